@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any, Literal
@@ -90,9 +90,16 @@ LETTERS: Registry[Letter] = Registry(
     },
 )  # fmt: skip
 
+OWN = frozenset(LETTERS.own)  # the package's own letters
+
 UNKNOWN = Letter("field", "", exact=True)  # of one's own, used without a model: it may do everything
 
 
 def letter_of(name: str) -> Letter:
     """The letter of a field's name."""
     return LETTERS.get(name[0], UNKNOWN)
+
+
+def foreign(names: Iterable[str]) -> list[str]:
+    """The names among these whose letters are somebody else's."""
+    return [name for name in names if name[0] not in OWN]

@@ -112,6 +112,9 @@ class SplitstepModel(PreTrainedModel):
     per_example: ClassVar[tuple[str, ...]] = ()  # those that multiply one vector of each example
 
     def __init__(self, config: Any) -> None:
+        from .contract import meet  # which makes models itself
+
+        meet(config)
         super().__init__(config)
         self.build(config)
         self.post_init()

@@ -9,13 +9,13 @@ import pytest
 from splitstep.letters import LETTERS
 
 PACKAGE = '''
-import torch
 from torch import nn
-from splitstep.fields import FieldSpec
+from splitstep.fields import Context, FieldSpec
+from splitstep.fields.diffusion import earlier, line_of, states_of
 from splitstep.letters import Letter
 
-class Drift(nn.Module):
-    """G(x) = W norm(x) - half its mean over the tokens so far, which a cache keeps."""
+class Pull(nn.Module):
+    """H(x) = W norm(x), which mixes nothing."""
 
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
@@ -23,21 +23,28 @@ class Drift(nn.Module):
         self.weight = nn.Linear(spec.width, spec.width, spec.bias)
 
     def forward(self, t, x, context=None):
-        y = self.weight(self.norm(x))
-        if context is None or not (context.causal or context.cache is not None):
-            return y - y.mean(1, keepdim=True) / 2
-        keys = y[:, None]
-        if context.cache is not None:
-            keys, _ = context.cache.update(keys, keys, context.slot)
-        past = keys.shape[2] - x.shape[1]
-        sums = keys[:, 0].cumsum(1)[:, past:]
-        return y - sums / torch.arange(past + 1, keys.shape[2] + 1)[:, None] / 2
+        return self.weight(self.norm(x))
 
     def flops(self, length, memory):
         return 2 * length * self.weight.weight.numel()
 
-DRIFT = Letter("drift", "#123456", field=Drift, mixes=True, state="all inputs")
-BY_PATH = Letter("drift", "#123456", field="stranger:Drift", mixes=True)
+class Drift(Pull):
+    """G(x) = W norm(x) - half its mean over the document, in causal models over what a cache keeps of it."""
+
+    def forward(self, t, x, context=None):
+        context, y = context or Context(), super().forward(t, x)
+        states, new = states_of(y, context)
+        if self.spec.ends == "upwind":
+            sees = earlier(context.documents, new, states.shape[1])
+        else:
+            sees = line_of(y, context.documents).same
+        return y - (sees / sees.sum(-1, keepdim=True) / 2).to(y.dtype) @ states
+
+    def flops(self, length, memory):
+        return super().flops(length, memory) + 2 * length * length * self.spec.width
+
+DRIFT = Letter("drift", "#123456", field=Drift, mixes=True, state="all inputs", documents=True)
+BY_PATH = Letter("pull", "#123456", field="stranger:Pull")
 '''
 
 

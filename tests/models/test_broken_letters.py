@@ -1,0 +1,248 @@
+"""A letter of others that breaks what models promise is refused in one line, with a figure, before anything is done."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from splitstep.fields import Context, FieldSpec
+from splitstep.fields.diffusion import states_of
+from splitstep.letters import LETTERS, Letter
+from splitstep.models import contract
+
+
+class Linear(nn.Module):
+    """W norm(x), which keeps every promise."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        super().__init__()
+        self.norm, self.weight = spec.norm(), nn.Linear(spec.width, spec.width)
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        return self.weight(self.norm(x))
+
+    def flops(self, length: int, memory: int) -> int:
+        return 2 * length * self.weight.weight.numel()
+
+
+class Leak(Linear):
+    """A convolution that is centred, in causal models too."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        super().__init__(spec)
+        self.taps = nn.Conv1d(spec.width, spec.width, 3, padding=1, groups=spec.width)
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        return self.taps(super().forward(t, x).mT).mT
+
+    def flops(self, length: int, memory: int) -> int:
+        return super().flops(length, memory) + 2 * length * self.taps.weight.numel()
+
+
+class Unmasked(Linear):
+    """The mean over all tokens, padding included."""
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        return super().forward(t, x).mean(1, keepdim=True).expand_as(x)
+
+
+class Previous(Linear):
+    """The token before unless it is padding, whatever document it is of."""
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        context = context or Context()
+        states, new = states_of(super().forward(t, x), context)
+        before = (new - 1).clamp(min=0)
+        real = (new > 0)[None]
+        if context.documents is not None:
+            real = real & (context.documents[:, before] > 0)
+        return states[:, before] * real[..., None]
+
+
+class Forgetful(Linear):
+    """The token before, of this call alone."""
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        return functional.pad(super().forward(t, x)[:, :-1], (0, 0, 1, 0))
+
+
+class OwnCache(Linear):
+    """Adds all tokens so far, and keeps them in a cache of its own that nobody can reorder or crop."""
+
+    kept: Tensor | None = None
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        y = super().forward(t, x)
+        if context is None or context.cache is None:
+            return y.cumsum(1)
+        new = context.cache.get_seq_length(0) == x.shape[1]  # attention of the first layer has been here
+        sums = y.cumsum(1) + (0 if new or self.kept is None else self.kept)
+        self.kept = sums[:, -1:]
+        return sums
+
+
+class Counting(Linear):
+    """A field that grows with every call."""
+
+    calls = 0
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        self.calls += 1
+        return super().forward(t, x) * (1 + self.calls / 10)
+
+
+class Random(Linear):
+    """Dropout that is drawn anew in each call."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        super().__init__(spec)
+        self.dropout = nn.Dropout(spec.dropout)
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        return self.dropout(super().forward(t, x))
+
+
+class Batch(Linear):
+    """A norm over the batch, with running means."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        super().__init__(spec)
+        self.over = nn.BatchNorm1d(spec.width)
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        return self.over(super().forward(t, x).mT).mT
+
+
+class Free(Linear):
+    """A product that costs nothing, as it says."""
+
+    def flops(self, length: int, memory: int) -> int:
+        return 0
+
+
+class Unsaved(Linear):
+    """Random numbers that no file keeps."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        super().__init__(spec)
+        self.noise: Tensor
+        self.register_buffer("noise", torch.randn(spec.width), persistent=False)
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        return super().forward(t, x) + self.noise
+
+
+class Single(Linear):
+    """A field that has no float64."""
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        if x.dtype is torch.float64:
+            raise RuntimeError("no kernel for doubles")
+        return super().forward(t, x)
+
+
+class Failing(Linear):
+    """A field that does not take one token."""
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        if x.shape[1] == 1:
+            raise IndexError("a token\nis missing")
+        return super().forward(t, x)
+
+
+class Broad(Linear):
+    """A field of at least 48 dimensions."""
+
+    def __init__(self, spec: FieldSpec) -> None:
+        super().__init__(spec)
+        if spec.width < 48:
+            raise ValueError("use width=48 or more")
+
+
+FIGURE = r"(\d\.\d+|[1-9]\d*)"
+BROKEN = {
+    "leak": (Leak, "causal", "nothing", rf"logits move by {FIGURE} when a later token moves"),
+    "leak, in a decoder": (Leak, "translation", "nothing", rf"logits move by {FIGURE} when a later token moves"),
+    "padding": (Unmasked, "masked", "nothing", rf"padding moves logits by {FIGURE}"),
+    "padding of numbers": (Unmasked, "vectors", "nothing", rf"padding moves logits by {FIGURE}"),
+    "packing": (Previous, "causal", "all inputs", rf"move each other's logits by {FIGURE}"),
+    "forgetting": (Forgetful, "causal", "nothing", rf"with a cache are {FIGURE} off those without"),
+    "own cache": (OwnCache, "causal", "nothing", rf"with a cache are {FIGURE} off those without"),
+    "counting": (Counting, "image", "nothing", rf"same input, a field's values differ by {FIGURE}"),
+    "drawing": (Random, "sequence", "nothing", rf"same input, a field's values differ by {FIGURE}"),
+    "batch": (Batch, "causal", "nothing", rf"logits move by {FIGURE} when a later token moves"),
+    "flops": (Free, "image", "nothing", r"what flops\(\) tells is \d+\.\d% off what PyTorch counts"),
+    "saving": (Unsaved, "image", "nothing", rf"a saved and loaded model differ by {FIGURE}"),
+    "failing": (Failing, "causal", "nothing", "the test of cache ended with IndexError: a token"),
+}  # field, kind, state, what is said
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Letters of the tests leave again, and nothing is known of them."""
+    monkeypatch.setattr(LETTERS, "own", dict(LETTERS.own))
+    monkeypatch.setattr(contract, "_met", {})
+
+
+def letter(field: Any, state: Any = "nothing", **more: Any) -> None:
+    LETTERS.own["Q"] = Letter("quirk", "#123456", field=field, state=state, documents=field is Previous, **more)
+
+
+def model(kind: str, scheme: str = "A Q F", **more: Any) -> Any:
+    found = contract.KINDS.find(kind)
+    return found.model(found.config(layers=1, width=64, heads=4, ffn=16, scheme=scheme, **more))
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_letter_is_refused_with_a_figure(case: str) -> None:
+    field, kind, state, says = BROKEN[case]
+    letter(field, state)
+    with pytest.raises(
+        ValueError, match=rf"^The letter Q \(quirk\) is refused in splitstep-{kind} models: .*"
+    ) as found:
+        model(kind)
+    line = str(found.value)
+    assert re.search(says, line), line
+    assert "\n" not in line
+    assert line.endswith('`splitstep schemes "A Q" --check` shows all promises.')
+    for unharmed in ("causal", "image"):
+        model(unharmed, "A F")
+
+
+@pytest.mark.parametrize("kind", contract.SHAPES)
+@pytest.mark.parametrize("field", [Linear, Single, Broad])
+def test_a_good_letter_is_let_in(kind: str, field: Any) -> None:
+    letter(field)
+    model(kind, "A Q0/2 F Q1/2 @heun")
+
+
+def test_a_letter_is_tried_once_for_a_kind_and_leaves_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    letter(Linear)
+    tried: list[Any] = []
+    whole = contract.findings
+    monkeypatch.setattr(contract, "findings", lambda *given: tried.append(given[0]) or whole(*given))
+    torch.manual_seed(3)
+    one = model("causal")
+    torch.manual_seed(3)
+    other = model("causal")
+    assert tried == ["A Q @midpoint"]
+    with torch.device("meta"):
+        assert model("masked").device.type == "meta"
+    assert len(tried) == 2
+    for x, y in zip(one.parameters(), other.parameters(), strict=True):
+        assert torch.equal(x, y)
+
+
+def test_a_saved_model_opens_only_if_its_letters_keep_their_promises(tmp_path: Path) -> None:
+    letter(Linear)
+    model("causal", tie_word_embeddings=False).save_pretrained(tmp_path)
+    contract._met.clear()
+    opened = contract.KINDS["causal"].model.from_pretrained(tmp_path)
+    assert opened.config.scheme == "A Q F"
+    letter(Leak)
+    with pytest.raises(ValueError, match="is refused in splitstep-causal models: logits move by"):
+        contract.KINDS["causal"].model.from_pretrained(tmp_path)
