@@ -1,7 +1,5 @@
 """Transformers of one layer that are built and certified instead of trained."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import isfinite

@@ -10,8 +10,6 @@ clip(p / rho, 0, 1) and clip(1 + p / rho, 0, 1), rho = r |w|_1. With the middle 
     |N(x) - N(c)|  <=  r |l + sum a s_mid w|_1  +  r sum |a| s_rad |w|_1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import product
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The certificate: what is proved about the difference between a network and a target, step by step."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

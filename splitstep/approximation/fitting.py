@@ -1,7 +1,5 @@
 """The sums of ridge functions that a network computes: outputs that are equal up to a symmetry are fitted once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import islice, permutations
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Targets: maps of sequences on [0, 1]^(n x d), each with its Lipschitz constant in the sup norm if one is known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations

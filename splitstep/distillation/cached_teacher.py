@@ -1,7 +1,5 @@
 """A teacher that reads the texts once: what it shows is written to a cache, and then it leaves the memory."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Collection

@@ -6,8 +6,6 @@ key layers and texts: a small step on a GPU takes as long as its operators take 
 layers.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -3,8 +3,6 @@
 States, token weights and projections of several key layers are stacked: one operator serves all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import ceil
 from typing import NamedTuple

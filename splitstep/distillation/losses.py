@@ -9,8 +9,6 @@ chunks of at most `ENTRIES` entries, in float32. Positions outside of the answer
 shapes do not depend on the data.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import log, log1p
 from typing import Any

@@ -8,8 +8,6 @@
 `TERMS`, or of `ALIASES`, which stand for several terms and hand options on to those that have them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

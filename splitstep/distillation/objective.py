@@ -1,7 +1,5 @@
 """Distillation as the objective of a run: a student learns what a teacher shows of the same texts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Teachers: where a student finds what its teacher shows, a model beside it or a cache, and where that model is."""
 
-from __future__ import annotations
-
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """The training texts of a distillation as both models read them, and how they align."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, final
 
@@ -109,29 +107,22 @@ class Texts:
         return self.padded_sizes[width]
 
 
-def collate(
-    rows: Sequence[Alignment],
-    teacher_starts: Sequence[int] | None = None,
-    student_starts: Sequence[int] | None = None,
-    size: int | None = None,
-) -> Spans:
-    """The spans of a batch of texts, padded to the most that a text has, or to `size`.
-
-    A start is the place of a row's first token in the padded token axis: 0 for texts padded on the right, the
-    number of padding tokens for texts padded on the left.
-    """
+def collate(rows: Sequence[Alignment], size: int | None = None) -> Spans:
+    """The spans of a batch of texts, padded to the most that a text has, or to `size`."""
     counts = np.array([len(row) for row in rows], np.int64)
     most = int(counts.max(initial=0)) if size is None else size
-    teacher = padded_ranges([row.teacher for row in rows], most, teacher_starts)
-    student = padded_ranges([row.student for row in rows], most, student_starts)
+    teacher, student = (
+        padded_ranges([row.teacher for row in rows], most),
+        padded_ranges([row.student for row in rows], most),
+    )
     return Spans(teacher, student, torch.from_numpy(np.arange(most) < counts[:, None]))
 
 
-def padded_ranges(rows: Sequence[Ints], size: int, starts: Sequence[int] | None) -> Tensor:
-    """The ranges of each row, moved by its start, and zeros, [B, size, 2]."""
+def padded_ranges(rows: Sequence[Ints], size: int) -> Tensor:
+    """The ranges of each row, and zeros, [B, size, 2]."""
     found = np.zeros((len(rows), size, 2), np.int64)
     for number, row in enumerate(rows):
-        found[number, : len(row)] = row if starts is None else row + starts[number]
+        found[number, : len(row)] = row
     return torch.from_numpy(found)
 
 

@@ -1,7 +1,5 @@
 """The tokens that two vocabularies share: those that stand for the same bytes inside of a text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Probes: measurements of a running network, one in each file, each a pure function of events."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

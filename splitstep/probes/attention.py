@@ -1,7 +1,5 @@
 """Whom each token looks at, and where what it knows comes from, through all layers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, final
 

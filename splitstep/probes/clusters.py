@@ -1,7 +1,5 @@
 """Tokens as particles: do they point the same way, into how many clusters do they fall, along how many directions?"""
 
-from __future__ import annotations
-
 from typing import final
 
 import torch

@@ -5,8 +5,6 @@ is written out for dense graphs: that of networkx walks over dictionaries, and 1
 would take longer than everything else together. The tests hold one against the other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import combinations
 from math import nan
@@ -61,19 +59,13 @@ def one_hot(labels: Array) -> Array:
     return np.eye(int(labels.max()) + 1)[labels]
 
 
-def louvain(weights: Array, seed: int = 0) -> Array:
-    """A partition of large modularity as labels 0, 1, ... [n] (Blondel et al., 2008).
+def partitions(weights: Array, seeds: Sequence[int]) -> list[Array]:
+    """Partitions of large modularity as labels 0, 1, ... [n] (Blondel et al., 2008), one for each seed.
 
     Each node in turn joins the community that adds most to the modularity, until none moves; then communities become
-    nodes, and so on until nothing changes. The seed draws the order of the nodes.
+    nodes, and so on until nothing changes. A seed draws the order of the nodes. The first phase, which takes nearly all
+    of the time, runs for all seeds at once.
     """
-    [labels] = partitions(weights, [seed])
-    return labels
-
-
-def partitions(weights: Array, seeds: Sequence[int]) -> list[Array]:
-    """Louvain's partition for each seed. The first phase, which takes nearly all of the time, runs for all seeds at
-    once."""
     generators = [np.random.default_rng(seed) for seed in seeds]
     firsts = joined_neighbours(weights, generators)
     return [merged(weights, first, generator) for first, generator in zip(firsts, generators, strict=True)]

@@ -1,7 +1,5 @@
 """Do attention and the feed-forward network commute? If they did, splitting would cost nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import combinations
 from math import nan

@@ -1,7 +1,5 @@
 """How gradients flow back through the layers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from math import exp, log, nan
 from typing import NamedTuple, final

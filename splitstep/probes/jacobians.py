@@ -1,7 +1,5 @@
 """Jacobians of layers at one token: their full spectra, and their products through depth."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable
 from math import log

@@ -1,7 +1,5 @@
 """Layers as maps of states, so that they can be differentiated after the pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, final

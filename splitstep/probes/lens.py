@@ -1,7 +1,5 @@
 """What the model would say if it ended earlier."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import final
 

@@ -1,7 +1,5 @@
 """The directions that a layer stretches most: singular values of a linear map that is known only by its products."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, final
 

@@ -1,7 +1,5 @@
 """How states move from layer to layer: their lengths, their directions, and what each field adds."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import final
 

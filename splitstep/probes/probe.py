@@ -1,7 +1,5 @@
 """What a probe is: an object made for one pass through a stack, called with its events, and then asked for figures."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple

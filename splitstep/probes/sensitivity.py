@@ -1,7 +1,5 @@
 """How much a small perturbation grows over depth."""
 
-from __future__ import annotations
-
 from typing import Any, final
 
 import torch

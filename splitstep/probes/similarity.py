@@ -1,8 +1,6 @@
 """How alike two networks are, or the layers of one: their states, rows being the same examples or tokens in both, and
 their attention weights [.., queries, keys], each row a distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import final
 

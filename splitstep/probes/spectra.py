@@ -1,7 +1,5 @@
 """What the eigenvalues and singular values of a Jacobian say, and what is left without non-normality: in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -102,8 +100,3 @@ def real_schur(matrix: Tensor) -> RealSchur:
         return RealSchur(torch.full_like(wide, torch.nan), torch.full_like(wide, torch.nan))
     t, q = schur(wide.numpy(), output="real")  # pyright: ignore[reportAssignmentType]
     return RealSchur(torch.from_numpy(t), torch.from_numpy(q))
-
-
-def without_nonnormality(matrix: Tensor) -> Tensor:
-    """The normal matrix nearest in kind to J: same eigenvalues, same Schur vectors, nothing above the blocks."""
-    return real_schur(matrix).normal_form

@@ -6,8 +6,6 @@ leading order, with C the sum over pairs of parts i < j, of fractions c_i and c_
 term.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil

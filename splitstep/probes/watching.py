@@ -1,7 +1,5 @@
 """One pass of a batch through a model or a flow, watched by several probes at once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial

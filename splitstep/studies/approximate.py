@@ -1,7 +1,5 @@
 """The study of networks that are built: what is certified, what it costs, and what training finds at the same size."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace

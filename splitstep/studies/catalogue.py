@@ -1,7 +1,5 @@
 """What comes with the package: its recipes and its tasks, with their sizes, as tables."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The orders of schemes: computed from the notation, or also measured; with their table, charts and page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -8,8 +8,6 @@ The same problem shows order reduction. On n points between 0 and 1 alpha is KAP
 grid gets finer, while the steps stay as long as they are.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal, NamedTuple
 

@@ -8,8 +8,6 @@ differ), weighted in the sum by the fraction of a step that it advances.
 Both problems, without and with time, are solved in one pass, the particles of one below those of the other.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

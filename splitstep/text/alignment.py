@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import regex
 
-from .token_bytes import Ints, TokenBytes, byte_starts, code_points, token_bytes, utf8
+from .token_bytes import Ints, TokenBytes, byte_starts, code_points, utf8
 
 BOUNDARY = regex.compile(r"\b", regex.VERSION1 | regex.WORD)
 WORD_LIKE = regex.compile(r"[\p{Alphabetic}\p{N}\p{Extended_Pictographic}\p{Regional_Indicator}]", regex.VERSION1)
@@ -47,17 +47,8 @@ class Alignment:
         fits = (self.teacher[:, 1] <= teacher_tokens) & (self.student[:, 1] <= student_tokens)
         return self.chosen(np.flatnonzero(fits)[:most])
 
-    def inside(self, begin: int, end: int) -> Alignment:
-        """The spans wholly inside of a range of bytes, such as an answer."""
-        return self.chosen(np.flatnonzero((begin <= self.bytes[:, 0]) & (self.bytes[:, 1] <= end)))
-
     def chosen(self, which: Ints) -> Alignment:
         return Alignment(self.teacher[which], self.student[which], self.bytes[which])
-
-
-def align_text(teacher: Any, student: Any, text: str) -> Alignment:
-    """The spans of a text under two tokenizers."""
-    return align(token_bytes(teacher, text), token_bytes(student, text))
 
 
 def align(teacher: TokenBytes, student: TokenBytes) -> Alignment:

@@ -1,7 +1,5 @@
 """The bytes that tokens stand for, read from how their tokenizer spells them: `Ġworld`, `▁world`, `<0xE2>`, `##s`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

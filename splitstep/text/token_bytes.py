@@ -12,8 +12,6 @@ The ranges of a text's tokens follow each other without gaps or overlaps, so tha
 4. Special tokens that the tokenizer adds around the text cover nothing. Those in the text itself cover their bytes.
 """
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any, NamedTuple
 

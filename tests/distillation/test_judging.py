@@ -13,14 +13,14 @@ from tiny_causal import ROWS, gpt2, llama
 from tiny_causal import ours as splitstep_causal
 from torch.nn.functional import kl_div
 
-from splitstep.distillation.judging.bits import answer_bits, text_bits, total
 from splitstep.distillation.judging.pairs import agreement, aligned_row, pair_of, trajectory_distance
-from splitstep.distillation.judging.reading import Causal
+from splitstep.distillation.judging.reading import Causal, answer_bits, text_bits, total
 from splitstep.distillation.judging.rouge import mean_rouge, rouge_l
 from splitstep.distillation.vocabulary import shared_vocabulary
 from splitstep.probes.similarity import linear_cka
-from splitstep.text.alignment import align_text
+from splitstep.text.alignment import align
 from splitstep.text.instructions import Row
+from splitstep.text.token_bytes import token_bytes
 
 TEXT = " ".join(row.answer for row in ROWS)
 
@@ -113,7 +113,7 @@ def test_models_are_compared_where_both_have_read_the_same_bytes(make: Any) -> N
     equal, divergence, n = 0, 0.0, 0
     for row in ROWS:
         text, begin = row.prompt + row.answer, len(row.prompt.encode())
-        spans = align_text(teacher.tokenizer, student.tokenizer, text)
+        spans = align(*(token_bytes(one.tokenizer, text) for one in (teacher, student)))
         with torch.no_grad():
             sides = [m.model(torch.tensor([m.tokenizer(text)["input_ids"]])).logits[0] for m in (teacher, student)]
         for ours, theirs, (_, end) in zip(spans.teacher, spans.student, spans.bytes, strict=True):

@@ -10,13 +10,13 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from splitstep.distillation.judging.answers import Prompt, Writing, write_batch
-from splitstep.distillation.judging.bits import costs_of
 from splitstep.distillation.judging.pairs import Pair, agreement
 from splitstep.distillation.judging.reading import (
     Causal,
     ScoredTokens,
     bytes_of_answer,
     bytes_of_text,
+    costs_of,
     reading,
     rows_to_read,
     rows_to_write,

@@ -17,7 +17,7 @@ from splitstep.probes.layer_maps import Layer
 from splitstep.probes.low_rank import COUNT, leading_of
 from splitstep.probes.movement import trajectory
 from splitstep.probes.similarity import layer_cka, linear_cka
-from splitstep.probes.spectra import effective_rank, without_nonnormality
+from splitstep.probes.spectra import effective_rank, real_schur
 
 STACK = {
     "causal": "body.stack",
@@ -174,7 +174,7 @@ def test_spectra_are_those_of_the_dense_jacobian_of_one_token(kind: str, last: t
             for name, matrix in (("J", j), ("J - I", j - torch.eye(16))):
                 s = torch.linalg.svdvals(matrix).float()
                 torch.testing.assert_close(found[f"{name} singular values"][layer, text], s, atol=1e-5, rtol=1e-4)
-            total, other = j @ total, without_nonnormality(j) @ other
+            total, other = j @ total, real_schur(j).normal_form @ other
         ranks.append(effective_rank(torch.linalg.svdvals(total)))
         normal.append(effective_rank(torch.linalg.svdvals(other)))
         growth.append((total.norm() / 4).log())

@@ -11,12 +11,17 @@ from tiny import inputs, labels, tiny
 from torch import Tensor
 
 from splitstep.probes import observe
-from splitstep.probes.information import SIGMAS, coarse, input_biases, label_biases, label_information, standardised
-from splitstep.probes.mutual_information import (
+from splitstep.probes.information import (
+    SIGMAS,
+    coarse,
+    input_biases,
+    label_biases,
+    label_information,
     mixture_information,
     mixture_label_information,
     neighbour_label_information,
     pairwise_bounds,
+    standardised,
 )
 
 CPU, TRIALS = torch.device("cpu"), 20

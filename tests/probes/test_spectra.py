@@ -17,7 +17,6 @@ from splitstep.probes.spectra import (
     participation_ratio,
     real_schur,
     singular_values,
-    without_nonnormality,
 )
 
 
@@ -70,15 +69,15 @@ def test_a_matrix_that_is_not_finite_has_no_spectrum_and_is_no_error() -> None:
     assert singular_values(broken)[0].tolist() == [1.0] * 3
     assert singular_values(broken)[1].isnan().all()
     assert complex_share(eigenvalues(broken)).isnan().tolist() == [False, True]
-    assert without_nonnormality(broken[1]).isnan().all()
+    assert real_schur(broken[1]).normal_form.isnan().all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 12, 33])
 def test_without_nonnormality_a_matrix_is_normal_and_keeps_its_eigenvalues(n: int) -> None:
     """So does its Schur form."""
     a = drawn(n, n, seed=n)
-    torch.testing.assert_close(ordered(real_schur(a).eigenvalues), ordered(torch.linalg.eigvals(a)))
-    b = without_nonnormality(a)
+    schur, b = real_schur(a), real_schur(a).normal_form
+    torch.testing.assert_close(ordered(schur.eigenvalues), ordered(torch.linalg.eigvals(a)))
     torch.testing.assert_close(b @ b.T, b.T @ b)
     torch.testing.assert_close(ordered(torch.linalg.eigvals(b)), ordered(torch.linalg.eigvals(a)))
     torch.testing.assert_close(singular_values(b), torch.linalg.eigvals(a).abs().sort(descending=True).values)
@@ -87,7 +86,7 @@ def test_without_nonnormality_a_matrix_is_normal_and_keeps_its_eigenvalues(n: in
 def test_a_normal_matrix_is_its_own_normal_form() -> None:
     q = torch.linalg.qr(drawn(5, 5)).Q
     a = q @ torch.block_diag(rotation(0.3), 2 * rotation(2.0), torch.eye(1, dtype=torch.float64)) @ q.T
-    torch.testing.assert_close(without_nonnormality(a), a)
+    torch.testing.assert_close(real_schur(a).normal_form, a)
 
 
 def test_lyapunov_exponents_of_a_linear_system_are_the_real_parts_of_its_eigenvalues() -> None:

@@ -20,9 +20,8 @@ from tiny_causal import ROWS, gpt2, llama
 
 from splitstep.distillation.judging import reading
 from splitstep.distillation.judging.answers import ROUND, Writing, write_answers
-from splitstep.distillation.judging.bits import answer_bits, total
 from splitstep.distillation.judging.exam import WINDOW, Exam, Figures, share_ended
-from splitstep.distillation.judging.reading import Causal
+from splitstep.distillation.judging.reading import Causal, answer_bits, total
 from splitstep.distillation.judging.rouge import mean_rouge
 from splitstep.experiments import running
 from splitstep.experiments.experiment import Difference

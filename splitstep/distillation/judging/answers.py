@@ -1,7 +1,5 @@
 """Answers that a model writes: sampled in batches, each a function of the model, its prompt and a seed alone."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

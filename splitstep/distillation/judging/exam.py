@@ -1,7 +1,5 @@
 """What students are judged on, and all figures of one model."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -11,9 +9,8 @@ from typing import Any, NamedTuple
 
 from ...text.instructions import Row
 from .answers import Answers, Writing, write_answers
-from .bits import answer_bits, text_bits, total
 from .pairs import LayerDistance, agreement, pair_of, trajectory_distance
-from .reading import Causal, release_memory
+from .reading import Causal, answer_bits, release_memory, text_bits, total
 from .rouge import mean_rouge
 
 WINDOW = 512  # tokens of a window of the text

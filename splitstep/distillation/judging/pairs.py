@@ -1,8 +1,6 @@
 """Two models that read the same rows, compared where both have read the same bytes: their likeliest tokens, the
 divergence of what they predict, and how far their states are apart, layer by layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 

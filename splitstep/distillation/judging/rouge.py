@@ -4,8 +4,6 @@ The words and the F-measure are the package's own. Its table for the subsequence
 one model, so the length is found here, a row of the table at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Terms between what teacher and student predict: divergences over one vocabulary, and sorted probabilities (ULD)."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal, final

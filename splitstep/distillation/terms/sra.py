@@ -5,8 +5,6 @@ and its states H after the final norm. The weight w_i of a span is the teacher's
 spans of a text. A text compares its first `spans` spans, 1024 in the paper. Ours: H, w_i, and the mean over texts.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 

@@ -3,8 +3,6 @@
 MTA has words in the lower key layers and phrases in the higher ones.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Discretisation sensitivity of a trained network: schemes x sub-steps x step lengths, local errors, its limit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy

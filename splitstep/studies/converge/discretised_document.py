@@ -1,7 +1,5 @@
 """Networks under other discretisations as documents: a trained one on its task, a pretrained one on texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Is a pretrained model a discretised flow? What other discretisations of its own fields change on each text."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import warnings

@@ -2,8 +2,6 @@
 start. Do their trajectories approach each other, and do their weights become smooth functions of depth: interpolated
 to another number of layers, and how rough they are?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The continuous limit as verdict, tables, charts and page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product

@@ -9,8 +9,6 @@ same splitting with exact sub-flows:
 To leading order the splitting part is h^2 C(x), with C as `probes/splitting.py` says: commutators of the fields.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar

@@ -1,7 +1,5 @@
 """Translating lines with a trained model: beam search over batches of lines of similar length."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
