@@ -17,9 +17,11 @@ from .options import TrainOptions, check_int64, errors_at, read_options
 from .recipes import find_recipe, read_about
 from .schemes import name_of, scheme
 from .shape import shape_of
+from .sources import BlockSource, ConfigSource, checked_block, checked_config, read_block, read_config
 from .support.documents import Loader, read_yaml
 from .support.registry import Registry
 from .support.typed import check_entries, plain, read_as
+from .support.words import one_line
 from .tasks import TASKS
 
 if TYPE_CHECKING:
@@ -30,7 +32,12 @@ Entries = Mapping[str, Any]  # of a recipe by name, such as {"scheme": "A F", "t
 
 NETWORKS: Registry[Any] = Registry(
     "network",
-    paths={"scheme": "splitstep.training.networks:SCHEME", "pretrained": "splitstep.opening.network:PRETRAINED"},
+    paths={
+        "scheme": "splitstep.training.networks:SCHEME",
+        "pretrained": "splitstep.opening.network:PRETRAINED",
+        "block": "splitstep.opening.others:BLOCK",
+        "config": "splitstep.opening.others:CONFIG",
+    },
 )  # see training.networks.Network
 OBJECTIVES: Registry[Any] = Registry(
     "objective",
@@ -52,7 +59,7 @@ class Recipe:
     train: TrainOptions = field(default_factory=TrainOptions)
     objective: str | dict[str, Any] = "task"  # a name, or a name and options
     probes: tuple[str, ...] = ()
-    network: str = "scheme"  # how the model is made: of a scheme, or the one that `start` names
+    network: str | dict[str, Any] = "scheme"  # how the model is made: of a scheme, as `start` names it, or a source
     start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run starts from
 
     def __post_init__(self) -> None:
@@ -64,6 +71,16 @@ class Recipe:
                 PROBES.find(name)
         for name in ("scheme", "reference"):  # a row's name and its notation mean the same run
             object.__setattr__(self, name, str(scheme(getattr(self, name))))
+
+    @property
+    def network_name(self) -> str:
+        """How the model is made, as `NETWORKS` calls it."""
+        return self.network if isinstance(self.network, str) else self.network["name"]
+
+    @cached_property
+    def source(self) -> BlockSource | ConfigSource | None:
+        """What others wrote of the network; None if they wrote nothing."""
+        return None if isinstance(self.network, str) else source_of(self.network)
 
     def document(self) -> dict[str, Any]:
         """The recipe as JSON and YAML store it."""
@@ -129,12 +146,15 @@ def read_recipe(document: Entries, where: str) -> Recipe:
     values = {key: read_as(hints[key], value, f"{where}: {key}") for key, value in given.items()}
     with errors_at(where):
         task = TASKS.find(values["task"])
-        NETWORKS.check(values.get("network", Recipe.network))
+        if isinstance(given := values.get("network"), dict):
+            values["network"] = with_source(given)
+        elif given is not None:
+            NETWORKS.check(given)
     data, model, train = (read_section(name, document.get(name), where) for name in SECTIONS)
     read_options(task.Options, data, f"{where}: data")
     recipe = Recipe(**values, data=data, model=model, train=read_options(TrainOptions, train, f"{where}: train"))
-    if recipe.network in CHECKS:
-        CHECKS[recipe.network](task.model, recipe, where)
+    if recipe.network_name in CHECKS:
+        CHECKS[recipe.network_name](task.model, recipe, where)
     return recipe
 
 
@@ -195,8 +215,47 @@ def check_pretrained_network(kind: str, recipe: Recipe, where: str) -> None:
         raise ValueError(f"{where}: a pretrained network needs an objective, such as objective: {{name: distil}}")
 
 
+def source_of(given: Entries) -> BlockSource | ConfigSource:
+    """The source that a recipe's network has; a missing text is read from the file."""
+    name, entries = given.get("name"), {key: value for key, value in given.items() if key != "name"}
+    if name not in SOURCES or not isinstance(entries.get("file"), str):
+        needed = "network: {name: block, file: FILE.py:NAME} or {name: config, file: FILE.json}"
+        raise ValueError(f"network is {one_line(str(dict(given)), 80)}, and needs the form of {needed}")
+    kind, read, check = SOURCES[name]
+    hints = get_type_hints(kind)
+    check_entries(entries, hints, f"network {name}")
+    return read(entries["file"]) if len(entries) == 1 else check(read_as(kind, entries, "network"))
+
+
+def with_source(given: Entries) -> dict[str, Any]:
+    """The entries of a network that others wrote, with its source."""
+    return {"name": given.get("name"), **plain(source_of(given))}
+
+
+SOURCES: dict[Any, tuple[Any, Callable[[str], Any], Callable[[Any], Any]]] = {
+    "block": (BlockSource, read_block, checked_block),
+    "config": (ConfigSource, read_config, checked_config),
+}
+
+
+def check_source(kind: str, recipe: Recipe, where: str) -> None:
+    """Refuse a network of others for a task that needs another kind of model, and weights to start from."""
+    if recipe.source is None:
+        name = recipe.network_name
+        raise ValueError(f"{where}: network: {name} needs a file: type network: {{name: {name}, file: FILE}}")
+    if kind != "causal":
+        raise ValueError(
+            f"{where}: {recipe.source.file} is a causal language model, and task {recipe.task} needs a model of kind "
+            f"{kind}: use a task such as text or stdlib"
+        )
+    if recipe.start is not None:
+        raise ValueError(f"{where}: {recipe.source.file} starts with weights of its own: leave out start")
+    check_scheme_network(kind, recipe, where)
+
+
 CHECKS: dict[str, Callable[[str, Recipe, str], None]] = {
-    "scheme": check_scheme_network, "pretrained": check_pretrained_network,
+    "scheme": check_scheme_network, "pretrained": check_pretrained_network, "block": check_source,
+    "config": check_source,
 }  # fmt: skip  # of a recipe for a kind of model, by network; they need no torch
 
 TEXTS = ("scheme", "reference", "data.template")  # whose values may look like YAML, such as "Q: {prompt} A: "

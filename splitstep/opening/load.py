@@ -27,6 +27,7 @@ from transformers.models.auto.image_processing_auto import AutoImageProcessor  #
 
 from ..models import SplitstepConfig, SplitstepModel
 from ..models.base import refuse_not_finite, refuse_pickles, silent
+from ..models.block import BlockConfig, SplitstepBlockForCausalLM, Untrusted
 from ..models.config import kind_of
 from ..support.documents import read_json
 from ..support.gguf_file import gguf_source, gguf_tokenizer, is_gguf
@@ -112,6 +113,8 @@ def open_folder(
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code) if reads else None
         processor = read_processor(folder, trust_remote_code)
     except Exception as error:  # what a folder holds can break its reader in any way
+        if isinstance(error, Untrusted):
+            raise
         if "trust_remote_code" in str(error):
             raise ValueError(CODE.format(what=f"{folder} has a tokenizer")) from None
         if isinstance(error, SafetensorError):
@@ -141,6 +144,8 @@ def class_of(config: Any, trust_remote_code: bool) -> Any:
     if isinstance(config, SplitstepConfig):
         made = {made.__name__: made for made in kind_of(config).made_by().values()}
         return made.get(name, kind_of(config).model)
+    if isinstance(config, BlockConfig):
+        return SplitstepBlockForCausalLM
     if trust_remote_code and getattr(config, "auto_map", None):
         brought = {ref.split(".")[-1]: auto for auto, ref in config.auto_map.items() if isinstance(ref, str)}
         return getattr(transformers, brought.get(name, "AutoModel"), AutoModel)

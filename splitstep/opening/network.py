@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +55,14 @@ def about(model: Any, task: Task) -> NetworkSummary:
     width = model.get_output_embeddings().weight.shape[1]
     inner = sum(p.numel() for p in model.parameters() if id(p) not in around)
     flops = matrix_flops(model, layers, width, task.length)
-    cost = Cost(sum(p.numel() for p in model.parameters()), inner, flops, task.length)
-    return NetworkSummary(scheme_of(model), cost, None, Shape(layers, width, hidden_width(model.config, width), 1.0))
+    found = Cost(sum(p.numel() for p in model.parameters()), inner, flops, task.length)
+    return NetworkSummary(scheme_of(model), found, None, Shape(layers, width, hidden_width(model.config, width), 1.0))
 
 
 def norms(model: Any, batch: Batch, seed: Tensor) -> tuple[list[float], list[float]]:
     """The norms of the states after the embedding and each layer in a pass of this batch, and of each layer's
     weights."""
-    read = {name: batch[name] for name in ("input_ids", "attention_mask")}
+    read = {name: batch[name] for name in ("input_ids", "attention_mask") if name in batch}
     states = model(**read, output_hidden_states=True, use_cache=False).hidden_states
     layers = layers_of(model, type(model).__name__)
     return [float(x.float().norm(dim=-1).mean()) for x in states], list(map(norm_of_weights, layers))
@@ -126,4 +127,9 @@ def sha256_of_weights(model: Any) -> str:
     return total.hexdigest()
 
 
-PRETRAINED = Network(build, start_of, about, norms, card)
+def cost(recipe: Recipe, task: Task) -> Cost:
+    """What the model costs; it is opened for that."""
+    return about(build(recipe, task, inf), task).cost
+
+
+PRETRAINED = Network(build, start_of, about, norms, card, cost)

@@ -6,6 +6,7 @@ file and the line.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
@@ -211,4 +212,13 @@ def flat(entries: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 def first_difference(stored: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """The first entry by name that differs between two flat settings, in words; "" if all agree."""
     differ = sorted(name for name in stored.keys() | given.keys() if stored.get(name) != given.get(name))
-    return f"{differ[0]}={stored.get(differ[0])}, and here it is {given.get(differ[0])}" if differ else ""
+    if not differ:
+        return ""
+    old, new = (shortened(entries.get(differ[0])) for entries in (stored, given))
+    return f"{differ[0]}={old}, and here it is {new}"
+
+
+def shortened(value: Any) -> str:
+    """A value for an error: a text of several lines by its hash."""
+    text = str(value)
+    return f"a text of SHA-256 {hashlib.sha256(text.encode()).hexdigest()[:12]}" if "\n" in text else text

@@ -18,6 +18,12 @@ from safetensors import SafetensorError
 PART, OLD = ".part-", ".old-"  # how the names of unfinished and of discarded files begin
 
 
+def cache_root() -> Path:
+    """The cache of derived data, `$SPLITSTEP_CACHE`, else `~/.cache/splitstep`; the folder may not exist yet."""
+    given = os.environ.get("SPLITSTEP_CACHE")
+    return Path(given) if given else Path.home() / ".cache" / "splitstep"
+
+
 def hidden(mark: str, path: Path) -> Path:
     """A random name beside `path`: no other process writes there, and nobody can have put a link there."""
     return path.with_name(f"{mark}{path.name}-{token_hex(8)}")

@@ -1,8 +1,7 @@
-"""The cache of derived data: `$SPLITSTEP_CACHE`, else `~/.cache/splitstep`."""
+"""The cache of derived data, in `cache_root()`."""
 
 import hashlib
 import json
-import os
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -11,17 +10,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..support.documents import read_json
-from ..support.files import locked, whole_file, whole_folder
+from ..support.files import cache_root, locked, whole_file, whole_folder
 
 T = TypeVar("T")
 Arrays = dict[str, np.ndarray]
 MANIFEST = "manifest.json"
-
-
-def cache_root() -> Path:
-    """The cache folder, which may not exist yet."""
-    given = os.environ.get("SPLITSTEP_CACHE")
-    return Path(given) if given else Path.home() / ".cache" / "splitstep"
 
 
 def key(parameters: Mapping[str, object]) -> str:

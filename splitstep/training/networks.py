@@ -22,7 +22,7 @@ from ..models import KINDS, SplitstepConfig, SplitstepModel
 from ..models.base import all_stacks, refuse_not_finite, refuse_pickles
 from ..models.cost import Cost, cost, sketch
 from ..probes import observe
-from ..recipe import Recipe, dictated
+from ..recipe import NETWORKS, Recipe, dictated
 from ..schemes import name_of, scheme
 from ..stability import beyond_limit, longest_step
 from ..stack import Stack
@@ -52,6 +52,7 @@ class Network(NamedTuple):
     about: Callable[[Any, Task], NetworkSummary]  # what the run's result says of the model
     norms: Callable[[Any, Batch, Tensor], tuple[list[float], list[float]]]  # if it diverged: of states and weights
     card: Callable[[RunResult, Any, Task, Path], str]  # the README.md of the saved model, which is in this folder
+    cost: Callable[[Recipe, Task], Cost]  # of the recipe's network, without building it
 
 
 def about_scheme(model: SplitstepModel, task: Task) -> NetworkSummary:
@@ -92,7 +93,11 @@ def build_model(recipe: Recipe, task: Task, room: float = inf) -> SplitstepModel
 
 def check_room(config: SplitstepConfig, room: float) -> None:
     """Refuse a network that cannot be trained in `room` bytes, before it takes any."""
-    parameters = sum(p.numel() for p in sketch(config).parameters())
+    check_bytes(sum(p.numel() for p in sketch(config).parameters()), room)
+
+
+def check_bytes(parameters: int, room: float) -> None:
+    """Refuse to train so many parameters in `room` bytes, if they do not fit."""
     if BYTES * parameters > room:
         raise ValueError(
             f"the model has {parameters:,} parameters, which take {BYTES * parameters / 2**30:,.0f} GiB in training, "
@@ -210,4 +215,15 @@ def check_same(there: PreTrainedConfig, here: SplitstepConfig, recipe: Recipe, t
     raise ValueError(f"start: {recipe.start} has {differences}: {'; '.join(remedies)}")
 
 
-SCHEME = Network(build_model, load_start, about_scheme, norms_of_scheme, model_card)
+def cost_of_scheme(recipe: Recipe, task: Task) -> Cost:
+    """What the recipe's network costs."""
+    return cost(recipe.config(task), task.length)
+
+
+def cost_of(recipe: Recipe, task: Task) -> Cost:
+    """What the recipe's network costs, whoever designed it."""
+    network: Network = NETWORKS.find(recipe.network_name)
+    return network.cost(recipe, task)
+
+
+SCHEME = Network(build_model, load_start, about_scheme, norms_of_scheme, model_card, cost_of_scheme)

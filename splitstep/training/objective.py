@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..kernels.loss import cross_entropy, shifted
+from ..models import SplitstepModel
 from ..options import TrainOptions
 from ..tasks import Batch, Task
 from .processes import Processes
@@ -40,10 +42,18 @@ def task_loss(model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Te
     return model(**batch, dropout_seed=seed, num_items_in_batch=items).loss
 
 
+def loss_of_others(model: nn.Module, batch: Batch, items: Tensor, seed: Tensor) -> Tensor:
+    """The loss of the next token by a causal model that is not of this package: its own may have other terms. Its
+    dropout comes from PyTorch's generator."""
+    inputs = {name: x for name, x in batch.items() if name != "labels"}
+    logits = model(**inputs, use_cache=False).logits
+    return cross_entropy(logits, shifted(batch["labels"]), items)
+
+
 def of_the_task(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objective:
     if options:
         raise ValueError(f'the objective "task" has no options, but {", ".join(options)} is given: leave it out')
-    return task_loss
+    return task_loss if isinstance(model, SplitstepModel) else loss_of_others
 
 
 Factory = Callable[[nn.Module, Task, Mapping[str, Any]], Objective]

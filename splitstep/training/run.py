@@ -61,7 +61,7 @@ class Run:
         self.precision = choose_precision(options.precision, world.device)
         self.parallel = choose_parallel(options.parallel, world)
         room = world.memory * (world.size if self.parallel == "fsdp" else 1)
-        self.network: Network = NETWORKS.find(recipe.network)
+        self.network: Network = NETWORKS.find(recipe.network_name)
         name, given = objective_options(recipe.objective)
         make: Factory = OBJECTIVES.find(name)
         self.model = self.network.build(recipe, task, room)

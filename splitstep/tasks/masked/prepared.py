@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...support.files import cache_root
 from ...support.words import counted
 from ...text.documents import Chunk
 from ...text.splits import HELD, SPLITS, Extent, SplitPart, count_copies, extent, split, split_documents
 from ...text.subwords import UNK, Kind, Texts, continues, learn
 from ...text.tokenizers import TOKENIZER, write_tokenizer
 from .. import batching
-from ..cache import cache_root, derived_folder, key, read_manifest
+from ..cache import derived_folder, key, read_manifest
 from .packing import Packer, PairPacker, SentenceFile, Sentences, row_type, sentences_of
 
 FORMAT = 1  # to be raised if the same text gives other rows, so that no old cache is read

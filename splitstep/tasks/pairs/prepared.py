@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...support.files import cache_root
 from ...text.lines import Lines, chosen, folded, read_pairs
 from ...text.moses import keep_by_length
 from ...text.splits import SPLITS
 from ..batching import TokenRows
-from ..cache import cache_root, derived_folder, digest, key, read_manifest
+from ..cache import derived_folder, digest, key, read_manifest
 from .codec import Codec, TextForm, learn
 
 FORMAT = 5  # the version of the cache; another number makes everything anew

@@ -1,0 +1,82 @@
+"""What any causal model costs: its parameters, and the forward operations that PyTorch counts in a pass.
+
+The pass runs on fake tensors, which have shapes and no memory, with attention written out: the fused kernel of a CPU
+counts as nothing. So do scans and kernels that PyTorch does not know; `seconds_per_token` sees those.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from statistics import median
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from ..fields import exact_attention
+from .cost import Cost
+
+Make = Callable[[], Any]  # makes a causal model
+
+
+def counted(make: Make, length: int) -> Cost:
+    """What the model costs at `length` tokens. A model that does not run on fake tensors is made for it."""
+    try:
+        with quiet():
+            return counted_in(FakeTensorMode, make, length)
+    except ValueError:
+        raise  # a config or a block that is refused
+    except Exception:  # such as a look at a number of a tensor, of which there are many
+        return counted_in(nullcontext, make, length)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what PyTorch logs if an operation has no fake version."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = level
+
+
+@torch.no_grad()
+def counted_in(place: Callable[[], Any], make: Make, length: int) -> Cost:
+    """As `counted`, where tensors are made as this place makes them."""
+    with place(), torch.random.fork_rng(devices=[]):
+        model = make().eval()
+        counter = FlopCounterMode(display=False)
+        with exact_attention(), counter:
+            model(input_ids=torch.zeros(1, length, dtype=torch.long), use_cache=False)
+    whole = sum(p.numel() for p in model.parameters())
+    return Cost(whole, whole - around(model), round(counter.get_total_flops() / length), length)
+
+
+def around(model: Any) -> int:
+    """The parameters outside of the layers: of embeddings and the head."""
+    tables = [one.weight for one in model.modules() if isinstance(one, nn.Embedding)]
+    head = model.get_output_embeddings()
+    outside = [*tables, *([] if head is None else head.parameters())]
+    return sum(p.numel() for p in {id(p): p for p in outside}.values())
+
+
+def seconds_per_token(model: nn.Module, length: int, batch: int, repeats: int = 5) -> float:
+    """The median time of a forward and a backward pass, per token, on the model's device. The first pass is left out:
+    it allocates."""
+    device, config = next(model.parameters()).device, getattr(model, "config", None)
+    ids = torch.randint(getattr(config, "vocab_size", 2), (batch, length), device=device)
+    found = list[float]()
+    for _ in range(repeats + 1):
+        begun = time.perf_counter()
+        model(input_ids=ids, use_cache=False).logits.float().logsumexp(-1).mean().backward()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        found.append(time.perf_counter() - begun)
+    model.zero_grad(set_to_none=True)
+    return median(found[1:]) / (batch * length)

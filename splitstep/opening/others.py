@@ -1,0 +1,151 @@
+"""Networks that others designed, drawn from a seed: around a block, and of a config of transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoModelForCausalLM, GenerationConfig
+
+from ..flows.layers import layers_of
+from ..models.base import silent
+from ..models.block import BlockConfig, SplitstepBlockForCausalLM, shape_around, trust
+from ..models.cost import Cost
+from ..models.counted import counted
+from ..recipe import Recipe, dictated
+from ..shape import CausalShape
+from ..sources import BlockSource, ConfigSource
+from ..support.words import first_line
+from ..tasks import Batch, Task
+from ..training.directory import RunDirectory
+from ..training.networks import Network, NetworkSummary, check_bytes, norm_of_weights
+from ..training.result import RunResult, SchemeName, Shape, Start, escaped, loading_code, written_card
+from .configs import Adapted, adapted, width_entry
+
+AUTO = "AutoModelForCausalLM"
+
+
+def entries_of(recipe: Recipe, task: Task) -> dict[str, Any]:
+    """The entries of a causal model that the recipe and the task's data give."""
+    return {**dictated(task), **recipe.model}
+
+
+def block_config(recipe: Recipe, task: Task) -> BlockConfig:
+    """The config of the network around the recipe's block."""
+    source = recipe.source
+    assert isinstance(source, BlockSource)
+    trust(source)  # the recipe was given to be trained
+    return BlockConfig(block={"file": source.file, "text": source.text}, shape=shape_around(entries_of(recipe, task)))
+
+
+def adapted_config(recipe: Recipe, task: Task) -> Adapted:
+    """The recipe's config of transformers as it fits the task, and what was changed."""
+    assert isinstance(recipe.source, ConfigSource)
+    return adapted(recipe.source, CausalShape(**entries_of(recipe, task)))
+
+
+def made_of_config(source: ConfigSource, found: Adapted) -> Any:
+    """A new model of the config, drawn from the present seed."""
+    with silent():
+        try:
+            model = AutoModelForCausalLM.from_config(found.config, trust_remote_code=False)
+        except Exception as error:  # sizes that do not fit each other fail in many ways
+            raise ValueError(
+                f"{source.file} does not build at the recipe's size ({first_line(error)}): type {source.file}:as-is"
+            ) from None
+    model.generation_config = GenerationConfig()
+    return model
+
+
+def maker(recipe: Recipe, task: Task) -> Callable[[], Any]:
+    """What makes the recipe's network from the present seed."""
+    if isinstance(recipe.source, BlockSource):
+        return partial(SplitstepBlockForCausalLM, block_config(recipe, task))
+    assert recipe.source is not None
+    return partial(made_of_config, recipe.source, adapted_config(recipe, task))
+
+
+def build(recipe: Recipe, task: Task, room: float) -> Any:
+    """The recipe's network, drawn from its seed alone; refused if training it takes more than `room` bytes."""
+    make = maker(recipe, task)
+    if room < inf:
+        check_bytes(counted(make, 1).parameters, room)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(recipe.train.seed)
+        return make()
+
+
+def no_start(model: Any, recipe: Recipe, task: Task, directory: RunDirectory) -> Start | None:
+    """Nothing: the weights are new."""
+    return None
+
+
+def cost(recipe: Recipe, task: Task) -> Cost:
+    """What the recipe's network costs."""
+    return counted(maker(recipe, task), task.length)
+
+
+def about(model: Any, task: Task) -> NetworkSummary:
+    """What a run's result says of the model."""
+    config, name = model.config, title(model)
+    if isinstance(config, BlockConfig):
+        shape = config.around
+        size = Shape(shape.layers, shape.width, shape.ffn, float(shape.step))
+    else:
+        width = config.hidden_size
+        key = width_entry(config)
+        size = Shape(config.num_hidden_layers, width, (key and getattr(config, key)) or 4 * width, 1.0)
+    found = counted(lambda: type(model)(config), task.length)
+    return NetworkSummary(SchemeName(name, name), found, None, size)
+
+
+def title(model: Any) -> str:
+    """What people call a model: mine.py:block, or Qwen3ForCausalLM."""
+    return model.config.source.file if isinstance(model.config, BlockConfig) else type(model).__name__
+
+
+def norms(model: Any, batch: Batch, seed: Tensor) -> tuple[list[float], list[float]]:
+    """The norms of the states after the embedding and each layer in a pass of this batch, and of each layer's
+    weights."""
+    layers, states = layers_of(model, title(model)), list[Tensor]()
+
+    def see(layer: nn.Module, given: tuple[Any, ...], named: dict[str, Any], new: Any) -> None:
+        states.extend([] if states else [given[0] if given else named["hidden_states"]])
+        states.append(new[0] if isinstance(new, tuple) else new)
+
+    held = [layer.register_forward_hook(see, with_kwargs=True) for layer in layers]
+    try:
+        model(**{name: x for name, x in batch.items() if name != "labels"}, use_cache=False)
+    finally:
+        for one in held:
+            one.remove()
+    return [float(x.float().norm(dim=-1).mean()) for x in states], list(map(norm_of_weights, layers))
+
+
+def card(result: RunResult, model: Any, task: Task, folder: Path) -> str:
+    """The README.md of the saved model."""
+    shape, name, ours = result.shape, title(model), isinstance(model.config, BlockConfig)
+    rows = [
+        ("kind", escaped(name)),
+        ("layers", f"{shape.layers}"),
+        ("width", f"{shape.width}"),
+        ("parameters", f"{result.cost.parameters:,}"),
+    ]
+    what = "A causal language model whose layers are those of" if ours else "A causal language model,"
+    return written_card(
+        result,
+        task,
+        AUTO,
+        title=f"{result.task}, {name}",
+        about=f"{what} {escaped(name)}, trained with splitstep on the task {escaped(result.task)}.",
+        rows=rows,
+        loading=loading_code(AUTO, True, ours),
+    )
+
+
+BLOCK = CONFIG = Network(build, no_start, about, norms, card, cost)

@@ -1,0 +1,232 @@
+"""Networks of others in a run: they train, are saved and load like ours, and what does not fit is refused in a line."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from strangers import GOOD, HEAD, gpt2, llama, write_block, write_config
+from transformers import BertConfig, T5Config
+
+from splitstep.models.block import TRUSTED, SplitstepBlockForCausalLM, block_of, mark_of
+from splitstep.models.counted import counted
+from splitstep.opening.load import open_model
+from splitstep.opening.others import adapted_config, build, maker
+from splitstep.recipe import Recipe, load_recipe
+from splitstep.sources import BlockSource
+from splitstep.training import train
+from splitstep.training.networks import cost_of
+
+ENTRIES = (
+    "data.length=24", "model.layers=2", "model.width=32", "model.heads=4", "model.ffn=64", "model.positions=rotary",
+    "train.steps=2", "train.batch=4", "train.warmup=1", "train.lr=1e-3", "train.mode=eager",
+)  # fmt: skip
+
+
+@pytest.fixture
+def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recipe]:
+    """A small recipe on a text, with other entries."""
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "my.txt").write_text("".join(f"line {i} says {i * i}\n" for i in range(400)))
+
+    def make(*more: str) -> Recipe:
+        return load_recipe("text", [f"data.path={tmp_path / 'my.txt'}", *ENTRIES, *more])
+
+    return make
+
+
+def network(name: str, file: str) -> str:
+    return f"network={{name: {name}, file: '{file}'}}"
+
+
+def arms(folder: Path) -> dict[str, str]:
+    return {
+        "block": network("block", write_block(folder)),
+        "llama": network("config", write_config(folder, llama())),
+        "gpt2": network("config", write_config(folder, gpt2())),
+        **{name: f"scheme={name}" for name in ("lie", "macaron", "parallel")},
+    }
+
+
+@pytest.mark.parametrize("name", ["block", "llama", "gpt2", "lie", "macaron", "parallel"])
+def test_every_arm_trains_and_loads_with_the_same_logits(
+    name: str, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    asked = recipe(arms(tmp_path)[name])
+    result = train(asked, tmp_path / "run", quiet=True)
+    assert (result.status, result.steps) == ("finished", 2)
+    first, again = (open_model(tmp_path / "run") for _ in range(2))
+    ids = torch.randint(256, (2, 24), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits = first.model(input_ids=ids, use_cache=False).logits
+        assert torch.equal(logits, again.model(input_ids=ids, use_cache=False).logits)
+        loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+    assert 3 < float(loss) < 8
+    assert result.cost == cost_of(asked, asked.load_task())
+    assert result.cost.parameters == sum(p.numel() for p in first.model.parameters())
+
+
+def test_a_saved_network_is_the_trained_one(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    asked = recipe(network("block", write_block(tmp_path)))
+    model = maker(asked, asked.load_task())().eval()
+    model.save_pretrained(tmp_path / "model")
+    loaded = SplitstepBlockForCausalLM.from_pretrained(tmp_path / "model")
+    ids = torch.arange(20)[None]
+    assert torch.equal(model(input_ids=ids).logits, loaded(input_ids=ids).logits)
+    assert float(loaded.layers[1].scale) == 0.5, "a buffer that is not saved is made again"
+
+
+def test_a_block_initialises_itself_and_the_rest_as_the_recipe_says(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    asked = recipe(network("block", write_block(tmp_path)), "model.init_std=0.1", "model.width=64")
+    model = maker(asked, asked.load_task())()
+    assert all(torch.equal(layer.out.bias, torch.full((64,), 0.25)) for layer in model.layers)
+    assert float(model.layers[0].up.weight.detach().std()) == pytest.approx(
+        (1 / 64 / 3) ** 0.5, rel=0.05
+    )  # as nn.Linear does
+    assert float(model.embedding.tokens.weight.detach().std()) == pytest.approx(0.1, rel=0.05)
+    assert model.embedding.positions is not None, "rotary positions become learned ones"
+    assert model.head.weight is model.embedding.tokens.weight
+
+
+def test_the_first_weights_come_from_the_seed_alone(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    asked = recipe(network("block", write_block(tmp_path)))
+    task, found = asked.load_task(), []
+    for number in range(2):
+        torch.manual_seed(number)
+        found.append(build(asked, task, float("inf")).state_dict())
+    assert all(torch.equal(x, found[1][name]) for name, x in found[0].items())
+
+
+def test_a_run_continues_as_if_it_had_not_stopped(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    text = GOOD.replace("self.norms[1](x)", "F.dropout(self.norms[1](x), 0.3, self.training)")
+    asked = recipe(network("block", write_block(tmp_path, text)), "train.steps=4", "train.schedule=constant")
+    short = asked.changed({"train.steps": 2})
+    whole = train(asked, tmp_path / "whole", quiet=True)
+    train(short, tmp_path / "halves", quiet=True)
+    assert train(asked, tmp_path / "halves", quiet=True).valid == whole.valid
+
+
+def test_the_source_is_in_the_run_and_another_one_is_refused(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    asked = recipe(network("block", write_block(tmp_path)))
+    train(asked, tmp_path / "run", quiet=True)
+    stored = load_recipe(str(tmp_path / "run" / "recipe.yaml"))
+    assert stored == asked
+    assert isinstance(stored.source, BlockSource)
+    assert stored.source.text == GOOD
+    changed = recipe(network("block", write_block(tmp_path, GOOD.replace("0.5", "0.6"))))
+    with pytest.raises(ValueError, match=r"^.* belongs to another run with network.text=a text of SHA-256 .*--out$"):
+        train(changed, tmp_path / "run", quiet=True)
+
+
+def test_code_of_a_model_runs_only_if_somebody_says_so(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    asked = recipe(network("block", write_block(tmp_path, GOOD + "\nprint('it ran')\n")))
+    train(asked, tmp_path / "run", quiet=True)
+    assert isinstance(asked.source, BlockSource)
+    TRUSTED.discard(asked.source.sha256)
+    mark_of(asked.source).unlink()
+    block_of.cache_clear()
+    with pytest.raises(ValueError, match="read that code, and if you trust it, add --trust-remote-code"):
+        open_model(tmp_path / "run")
+    assert type(open_model(tmp_path / "run", trust_remote_code=True).model) is SplitstepBlockForCausalLM
+
+
+REFUSED = {
+    "no function": (GOOD, "blok", "mine.py defines no blok: did you mean"),
+    "not Python": ("def block(:", "block", "mine.py, line 1 is not Python: "),
+    "fails": (HEAD + "block = lambda width, heads, layer: 1 / 0", "block", r"block\(32, 4, 0\) fails \(ZeroDivision"),
+    "no module": (HEAD + "def block(width, heads, layer): return 3", "block", "mine.py:block returns a int: return a"),
+    "another import": ("import nosuch\n" + GOOD, "block", "mine.py does not run .*No module named 'nosuch'"),
+    "shape": (
+        HEAD + "def block(width, heads, layer): return nn.Linear(width, width + 1)", "block",
+        r"mine.py:block: a layer returns \[1, 24, 33\] for states \[1, 24, 32\]: return new states of the same shape",
+    ),
+    "tuple": (
+        HEAD + "class L(nn.Identity):\n    def forward(self, x): return x, x\nblock = lambda width, heads, layer: L()",
+        "block", r"a layer returns a tuple for states \[1, 24, 32\]",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_block_that_is_wrong_is_refused_in_one_line(case: str, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    text, name, message = REFUSED[case]
+
+    def cost() -> None:
+        asked = recipe(network("block", write_block(tmp_path, text, name)))
+        cost_of(asked, asked.load_task())
+
+    with pytest.raises(ValueError, match=message) as raised:
+        cost()
+    assert "\n" not in str(raised.value)
+
+
+def test_a_missing_file_and_a_task_without_causal_models_are_refused(
+    recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=r"there is no file .*none.py: type FILE.py:NAME"):
+        recipe(network("block", str(tmp_path / "none.py:block")))
+    with pytest.raises(ValueError, match=r"needs the form of network: \{name: block, file: FILE.py:NAME\}"):
+        recipe("network={name: blok, file: x}")
+    with pytest.raises(ValueError, match="task digits needs a model of kind image"):
+        load_recipe("digits", [network("block", write_block(tmp_path))])
+
+
+@pytest.mark.parametrize("config", [BertConfig(), T5Config(), llama(architectures=["LlamaForSequenceClassification"])])
+def test_a_config_that_is_not_causal_is_refused(config: Any, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    asked = recipe(network("config", write_config(tmp_path, config)))
+    with pytest.raises(ValueError, match=r"does not predict the next token: name that of a causal model") as raised:
+        cost_of(asked, asked.load_task())
+    assert "\n" not in str(raised.value)
+
+
+def test_a_config_gets_the_tasks_vocabulary_and_the_recipes_size(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    file = write_config(tmp_path, llama(num_key_value_heads=8, num_attention_heads=32, attention_dropout=0.1))
+    asked = recipe(network("config", file))
+    config, changed, dropouts = adapted_config(asked, asked.load_task())
+    assert (config.hidden_size, config.num_hidden_layers, config.num_attention_heads) == (32, 2, 4)
+    assert (config.num_key_value_heads, config.head_dim) == (1, 8), "a quarter of the heads, as before"
+    assert (config.vocab_size, config.max_position_embeddings) == (256, 24)
+    assert (config.bos_token_id, config.eos_token_id, config.pad_token_id) == (None, None, None)
+    assert config.tie_word_embeddings
+    assert config.intermediate_size == round(11008 * 32 / 4096)
+    assert dropouts == {"attention_dropout": 0.1}
+    assert changed["vocab_size"] == (32000, 256)
+    assert changed["tie_word_embeddings"] == (False, True)
+    assert "rms_norm_eps" not in changed
+
+
+def test_a_config_may_keep_its_size(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    own = llama(hidden_size=48, num_hidden_layers=3, num_attention_heads=6, intermediate_size=100)
+    asked = recipe(network("config", write_config(tmp_path, own) + ":as-is"))
+    config = adapted_config(asked, asked.load_task()).config
+    assert (config.hidden_size, config.num_hidden_layers, config.num_attention_heads) == (48, 3, 6)
+    assert (config.intermediate_size, config.vocab_size) == (100, 256)
+
+
+def test_one_value_a_layer_goes_on_as_a_pattern(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    from transformers import Gemma3TextConfig
+
+    own: Any = Gemma3TextConfig(num_hidden_layers=6)
+    asked = recipe(network("config", write_config(tmp_path, own, "gemma")), "model.layers=8")
+    config = adapted_config(asked, asked.load_task()).config
+    assert config.layer_types == [*own.layer_types, *own.layer_types[:2]]
+
+
+def test_an_unknown_type_of_model_is_refused_and_never_fetched(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    (tmp_path / "odd.json").write_text('{"model_type": "nosuch", "auto_map": {"AutoConfig": "evil.Config"}}')
+    asked = recipe(network("config", str(tmp_path / "odd.json")))
+    with pytest.raises(ValueError, match="a type that the installed transformers does not know"):
+        cost_of(asked, asked.load_task())
+
+
+def test_parameters_are_counted_without_embeddings_and_head(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    asked = recipe(network("config", write_config(tmp_path, gpt2())))
+    make = maker(asked, asked.load_task())
+    found, model = counted(make, 24), make()
+    assert found.parameters == sum(p.numel() for p in model.parameters())
+    assert found.body == sum(
+        p.numel() for p in (*model.transformer.h.parameters(), *model.transformer.ln_f.parameters())
+    )
