@@ -24,10 +24,11 @@ from .tableau import TABLEAUX, Tableau
 
 if TYPE_CHECKING:
     from . import flows, opening
+    from .doors.compare import compare
     from .doors.distil import compare_distil, distil
     from .doors.looks import approximate, converge, inspect
     from .doors.runs import evaluate, generate, predict, train, translate
-    from .doors.studies import ablate, compare, compare_glue
+    from .doors.studies import ablate, compare_glue
     from .inference.runs import load
     from .models import *  # noqa: F403
     from .probes import observe
@@ -47,10 +48,11 @@ __all__ = [  # noqa: F405
     "without_residuals",
 ]  # fmt: skip
 DOORS = {
+    "compare": ("compare",),
     "distil": ("compare_distil", "distil"),
     "looks": ("approximate", "converge", "inspect"),
     "runs": ("evaluate", "generate", "predict", "train", "translate"),
-    "studies": ("ablate", "compare", "compare_glue"),
+    "studies": ("ablate", "compare_glue"),
 }
 ELSEWHERE = {
     "Stack": ".stack",

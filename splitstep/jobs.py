@@ -57,6 +57,15 @@ def check_engine(text: str) -> tuple[str, str]:
     return kind, argument
 
 
+def workers_of(text: str) -> int:
+    """How many jobs an engine runs at once."""
+    kind, argument = check_engine(text)
+    if kind == "local":
+        return int(argument or default_workers())
+    with open_engine(text, 1) as engine:
+        return engine.workers
+
+
 @contextmanager
 def open_engine(text: str, jobs: int) -> Iterator[Engine]:
     """The engine that the text names, with no more processes than jobs; leaving it ends what still runs."""

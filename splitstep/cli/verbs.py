@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from ..doors import distil, lists, looks, runs, studies
+from ..doors import compare, distil, lists, looks, runs, studies
 from ..support.provenance import COMMAND
 from ..support.typed import json_text
 from .verb import called, derived, standard_input
@@ -156,7 +156,7 @@ VERBS: Mapping[str, Verb] = {
     "generate": Verb(runs.generate, writing),
     "predict": Verb(runs.predict, prediction),
     "distil": Verb(distil.distil, training),
-    "compare": Verb(studies.compare, study),
+    "compare": Verb(compare.compare, study),
     "compare glue": Verb(studies.compare_glue, study),
     "compare distil": Verb(distil.compare_distil, study),
     "ablate": Verb(studies.ablate, study),

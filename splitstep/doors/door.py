@@ -34,11 +34,20 @@ COMMON = (
     "sweep KEY=VALUE,...: Recipe values to try for each row; its best on validation is reported. Several form a grid.",
     "beams N: The number of beams to translate with; 1 is greedy. Default: as in the recipe.",
     "length_penalty X: Divide a beam's score by its length to this power. Default: as in the recipe.",
+    "text FILE: A text of your own to train on: plain, .gz or .xz. Several are joined.",
+    "schemes LIST: Names or notations of schemes, separated by commas; commas inside brackets do not separate.",
+    "minutes N: Choose the size of the networks, the steps and the number of seeds for so much time.",
+    "budgets LIST: Train at several multiples of the steps, such as 1,3,9; the verdict is about the largest.",
+    "tune N: Try so many learning rates for each arm, with a seed that the verdict does not use.",
+    "null: Also train the first arm twice with each seed, which shows the noise floor.",
+    "until WHEN: Add seeds until each arm is decided: after 4, 6, 8, 10 and 12.",
+    "margin X: A difference that does not matter, in the unit of the metric.",
+    "plan: Only say how long it takes and what it can detect.",
     "markdown: Only print a Markdown table.",
     "out DIR: The folder of all output; what was interrupted there continues. Default: runs/VERB-NAME.",
     "engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.",
     "data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.",
-)  # what is said of parameters that several doors have, unless a door says something else
+)  # what is said of parameters that several doors have or that need much room, unless a door says something else
 
 
 class Help(NamedTuple):

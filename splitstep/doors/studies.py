@@ -5,78 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ..recipes import recipe_names
-from ..schemes import scheme
-from ..support.words import nearest
 from .common import default_folder, kept, recipe_asked, refuse_launchers
 from .door import door
 
 if TYPE_CHECKING:
     from ..studies.ablate.result import Ablation
-    from ..studies.compare.result import Comparison
     from ..studies.glue.result import GlueResult
 
 OTHERS = ("glue", "distil")  # comparisons of other things, each a verb
 ABLATION_SEEDS = 3  # unless the recipe says otherwise
-
-
-@door
-def compare(
-    recipe: str | None = None,
-    *changes: str,
-    task: str | None = None,
-    schemes: tuple[str, ...] = ("lie", "macaron"),
-    seeds: int = 5,
-    out: Path | None = None,
-    match: Literal["parameters", "flops", "none"] | None = None,
-    sweep: list[str] | None = None,
-    arms: tuple[str, ...] = ("full",),
-    engine: str = "local",
-    data: Path | None = None,
-) -> Comparison:
-    """Train schemes at equal cost and compare them over seeds.
-
-    Example:
-      splitstep compare --task digits --schemes lie,macaron,strang-midpoint --seeds 5 --out runs/digits
-      splitstep compare stdlib train.steps=500 --schemes "lie,F/2 A F/2" --match flops --out runs/lm
-      splitstep compare --task digits --schemes lie,macaron --sweep train.lr=1e-3,3e-3 --out runs/sweep
-
-    Prints a table with 95% intervals and writes DIR/result.json and DIR/report.html. Schemes are resized to the cost of
-    the recipe's model in its reference scheme.
-
-    Other comparisons have options of their own:
-      splitstep compare glue --help      pre-trained networks, fine-tuned on GLUE
-      splitstep compare distil --help    methods of distillation
-
-    Parameters:
-    schemes LIST: Names or notations of schemes, separated by commas; commas inside brackets do not separate.
-    seeds N: The number of seeds: 5 means 0 to 4 (from train.seed).
-    match: What all schemes have as much of; none: equal shapes. Default: as in the recipe.
-    arms LIST: Also train each scheme changed: full, no-residual, no-norm, neither, post, sandwich, diffusion.
-    """
-    refuse_misspelt(recipe)
-    asked = recipe_asked("compare", recipe, changes, task, [] if match is None else [f"match={match}"])
-    numbers = asked.seeds(seeds)
-    for text in filter(None, schemes):
-        scheme(text)  # refuses a wrong one before torch is imported
-    from ..experiments.plan import read_ablate, read_sweep
-    from ..studies.compare import compare as study
-
-    out, settings = default_folder("compare", asked.recipe.task, out), read_sweep(sweep or [])
-    result = study(
-        asked.recipe, schemes, numbers, out, sweep=settings, arms=arms,
-        own_arms=read_ablate(asked.document, asked.name).arms, engine=engine, data=data,
-    )  # fmt: skip
-    return kept(result, out)
-
-
-def refuse_misspelt(recipe: str | None) -> None:
-    """Refuse what is no recipe, but nearly the name of another comparison."""
-    if recipe is None or "=" in recipe or recipe in recipe_names() or Path(recipe).is_file():
-        return
-    near = nearest(recipe, [*recipe_names(), *OTHERS])
-    if near in OTHERS:
-        raise ValueError(f"There is no recipe {recipe!r}. Did you mean `splitstep compare {near} ...`?")
 
 
 @door

@@ -17,6 +17,16 @@ T = TypeVar("T")
 Setting = tuple[str, ...]  # the assignments of one point of a sweep, such as ("train.lr=1e-3",)
 
 
+def setting_of(rate: float) -> Setting:
+    """A learning rate as the setting of a run."""
+    return (f"train.lr={rate:.6g}",)
+
+
+def rate_of(setting: Setting) -> float:
+    """The learning rate of such a setting."""
+    return float(setting[0].partition("=")[2])
+
+
 class Observation(NamedTuple, Generic[T]):
     """A run of an experiment: `arm` is the row that it belongs to, `unit` what intervals are over, as the seed, and
     `block` what settings are chosen within, such as a task, if there are several."""

@@ -4,11 +4,11 @@ name with what differs from the recipe.
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ..models.cost import cost
 from ..recipe import ABLATE, Recipe, read_assignments
@@ -22,6 +22,8 @@ from ..training.directory import RunDirectory
 from .experiment import Setting
 
 FULL = "full"
+Role = Literal["", "tune", "null"]  # what a run is for: to be compared, to choose a rate, to show the noise
+APART = {"null": 20_000}  # how far a run's own seed is from that of its batches
 Assignments = Mapping[str, Any]  # entries of the recipe, such as {"model.norm": "none"}
 Row = tuple[str, str, str, Setting]  # a block, a scheme, an arm and a setting
 
@@ -149,6 +151,9 @@ class Planned(NamedTuple):
     folder: str
     arm: str = ""  # the row that it belongs to besides its scheme, as an arm of an ablation
     block: str = ""  # its task, in a study of several
+    alone: bool = False  # whether the arm names the row without its scheme
+    budget: float = 1.0  # its steps, in those of the recipe
+    role: Role = ""  # what it is for, if it is not compared itself
 
     @property
     def row(self) -> Row:
@@ -156,41 +161,65 @@ class Planned(NamedTuple):
         return self.block, self.scheme, self.arm, self.setting
 
 
-def plan(
+class Entrant(NamedTuple):
+    """What is compared: a recipe whose runs differ in setting, budget and seed. A row is named by its scheme and its
+    arm, or by its arm alone."""
+
+    recipe: Recipe
+    folder: str  # the beginning of the names of its runs' folders
+    arm: str = ""
+    alone: bool = False
+
+    def runs(self, seeds: Sequence[int], setting: Setting = (), budget: float = 1.0, role: Role = "") -> list[Planned]:
+        """A run for every seed. One of the null pair has the batches of its seed, but other weights and dropout."""
+        own = self.recipe.changed(read_assignments(setting))
+        steps, apart = max(1, round(own.train.steps * budget)), APART.get(role, 0)
+        longer = "" if budget == 1 else f"x{budget:g}"
+        folder = "-".join(filter(None, [self.folder, *map(file_name, setting), longer, role]))
+        found = list[Planned]()
+        for seed in seeds:
+            batches = seed if role == "null" else own.train.batch_seed
+            train = replace(own.train, seed=seed + apart, batch_seed=batches, steps=steps)
+            found.append(Planned(
+                own.scheme, setting, seed, replace(own, train=train), f"runs/{folder}-seed{seed}", self.arm,
+                alone=self.alone, budget=budget, role=role,
+            ))  # fmt: skip
+        return found
+
+
+def check_seeds(seeds: Sequence[int]) -> None:
+    """Refuse no seeds, and the same seed twice."""
+    if len(set(seeds)) != len(seeds) or not seeds:
+        raise ValueError(f"a comparison needs different seeds; got {list(seeds)}")
+
+
+def entrants_of(
     recipe: Recipe,
     schemes: Sequence[str],
-    seeds: Sequence[int],
-    sweep: Sequence[Setting],
     arms: Sequence[str] = (FULL,),
     own_arms: Mapping[str, Assignments] | None = None,
-) -> list[Planned]:
-    """All runs, every recipe of them checked. The full arm needs no name."""
+) -> list[Entrant]:
+    """Every scheme with every arm. The full arm needs no name."""
     check_names(schemes, "--schemes", "lie,macaron")
     notations = [str(scheme(text)) for text in schemes]
     for position, notation in enumerate(notations):
         if notation in notations[:position]:
             raise ValueError(f"{schemes[position]!r} is listed twice: name each scheme once")
-    if len(set(seeds)) != len(seeds) or not seeds:
-        raise ValueError(f"a comparison needs different seeds; got {list(seeds)}")
-    runs = list[Planned]()
+    found = list[Entrant]()
     for notation in notations:
         based = recipe.changed({"scheme": notation})
-        for (arm, changes), setting in product(find_arms(arms, based, own_arms).items(), sweep or [()]):
-            own, name = recipe_of(based, arm, changes), "" if arm == FULL else arm
-            runs += with_seeds(own, setting, seeds, [slug(notation), name], name)
+        for arm, changes in find_arms(arms, based, own_arms).items():
+            name = "" if arm == FULL else arm
+            found.append(Entrant(recipe_of(based, arm, changes), "-".join(filter(None, [slug(notation), name])), name))
+    return found
+
+
+def plan(entrants: Sequence[Entrant], seeds: Sequence[int], sweep: Sequence[Setting]) -> list[Planned]:
+    """All runs of a comparison at one budget, every recipe of them checked."""
+    check_seeds(seeds)
+    runs = [run for one in entrants for setting in sweep or [()] for run in one.runs(seeds, setting)]
     check_different([run for run in runs if run.seed == runs[0].seed])
     return runs
-
-
-def with_seeds(
-    recipe: Recipe, setting: Setting, seeds: Sequence[int], names: Sequence[str], arm: str
-) -> Iterator[Planned]:
-    """The runs of a recipe at a setting, with every seed; names and setting make the folder's name."""
-    own = recipe.changed(read_assignments(setting))
-    folder = "-".join(filter(None, [*names, *map(file_name, setting)]))
-    for seed in seeds:
-        seeded = replace(own, train=replace(own.train, seed=seed))
-        yield Planned(own.scheme, setting, seed, seeded, f"runs/{folder}-seed{seed}", arm)
 
 
 def check_different(runs: Sequence[Planned]) -> None:

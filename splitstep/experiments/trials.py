@@ -11,10 +11,11 @@ from ..training import TrainOptions
 from ..training.directory import RunDirectory
 from ..training.result import RunOutcome, RunResult
 from .experiment import Experiment, Observation, Quantity, Setting
-from .plan import Planned
+from .plan import Planned, Role
 from .statistics import Bounds
 
 POINTS = 200  # of a loss curve, at most
+OF_PLAN = ("scheme", "setting", "seed", "folder", "arm", "alone", "budget", "role")  # what a trial has of its plan
 
 
 class Curve(NamedTuple):
@@ -35,6 +36,9 @@ class Trial(RunOutcome):
     valid_loss: Curve
     valid_metric: Curve
     arm: str = ""  # of an ablation; older documents have none
+    alone: bool = False  # whether the arm names its row without the scheme
+    budget: float = 1.0  # its steps, in those of the recipe
+    role: Role = ""  # what it was for, if it is not compared itself
 
 
 class RunRecord(NamedTuple):
@@ -60,7 +64,8 @@ def outcome_of(run: RunOutcome) -> dict[str, Any]:
 def read_ended(run: Planned, directory: RunDirectory, result: RunResult) -> RunRecord:
     """The run with this result, with what else its directory holds."""
     entries = {**outcome_of(result), **read_curves(directory, result.metric.name, run.recipe.train)}
-    trial = Trial(**entries, scheme=run.scheme, setting=run.setting, folder=run.folder, arm=run.arm)
+    own = {name: getattr(run, name) for name in OF_PLAN}
+    trial = Trial(**{**entries, **own})
     splits = [split for split in result.splits or {} if split != "valid"]
     return RunRecord(trial, result.metric, {split: read_translations(directory, split) for split in splits})
 

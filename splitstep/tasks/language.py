@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class WindowOptions:
     """`length`, `stride`: tokens in a window, and from one held-out window to the next (by default half a window);
-    `valid_limit`: the most validation tokens, for a quick look; the test split is always whole."""
+    `valid_limit`, `test_limit`: the most tokens of a held-out split, for a quick look; the first of it are taken."""
 
     length: int = 256
     stride: int | None = None
     valid_limit: int | None = None
+    test_limit: int | None = None
 
     def __post_init__(self) -> None:
         at_least("length", self.length, 2)
@@ -36,6 +37,7 @@ class WindowOptions:
                 f"it to be predicted from, so stride must be below length; type e.g. stride: {self.length // 2}"
             )
         at_least("valid_limit", self.valid_limit, 2)
+        at_least("test_limit", self.test_limit, 2)
 
 
 @final
@@ -49,7 +51,8 @@ class Language(Task):
 
     def __init__(self, name: str, options: WindowOptions, data: Data) -> None:
         self.name, self.options, self.data = name, options, data
-        self.arrays: Arrays = {**data.splits, "valid": data.splits["valid"][: options.valid_limit]}
+        limits = {"valid": options.valid_limit, "test": options.test_limit}
+        self.arrays: Arrays = {split: array[: limits.get(split)] for split, array in data.splits.items()}
         self.vocabulary: Vocabulary = data.reader or Bytes()
         self.measure = data.measure or BYTES
         self.stride = options.length // 2 if options.stride is None else options.stride

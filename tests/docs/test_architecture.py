@@ -13,7 +13,7 @@ import pytest
 from inline import here
 
 import splitstep
-from splitstep.doors import looks, runs, studies
+from splitstep.doors import compare, looks, runs
 from splitstep.experiments import running
 
 ROOT = Path(splitstep.__file__).parent
@@ -64,7 +64,7 @@ def run_job(job: str, folder: Path) -> None:
     if job == "train":
         runs.train(*SMALL, out=folder / "run")
     elif job == "compare":
-        studies.compare(*SMALL, seeds=1, out=folder / "runs")
+        compare.compare(*SMALL, seeds=1, out=folder / "runs")
     else:
         model = pretrained_folders.saved(folder / "model", pretrained_folders.llama(layers=2))
         looks.inspect(str(model), texts=2, tokens=8, probes=("trajectory",), out=folder / "look")

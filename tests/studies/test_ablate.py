@@ -15,7 +15,7 @@ from inline import here
 from made_up import ablation, about, outcome, trial
 
 from splitstep.experiments import running
-from splitstep.experiments.plan import ARMS, PAPER, find_arms, plan, read_ablate, recipes_of
+from splitstep.experiments.plan import ARMS, PAPER, entrants_of, find_arms, plan, read_ablate, recipes_of
 from splitstep.experiments.statistics import Bounds, estimate
 from splitstep.experiments.study import STUDIES
 from splitstep.report.drawing import document_to_page
@@ -232,7 +232,7 @@ def test_a_comparison_has_a_row_for_each_scheme_and_arm(tmp_path: Path) -> None:
     assert (other.rows[0].name, other.rows[1].difference is None) == ("lie, no-norm", False)
     assert "lie, no-norm" in document_to_page(result.document())
     with pytest.raises(ValueError, match=r"--arms: .* would repeat"):
-        plan(tiny(match="none"), ["lie", "=A =F"], (0,), [], ["no-residual"])
+        plan(entrants_of(tiny(match="none"), ["lie", "=A =F"], ["no-residual"]), (0,), [])
 
 
 # What is concluded

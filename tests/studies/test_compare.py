@@ -27,7 +27,7 @@ from made_up import ACCURACY, comparison, translation, trial
 
 from splitstep import jobs as engines
 from splitstep.experiments import running
-from splitstep.experiments.plan import Planned, file_name, plan, read_sweep
+from splitstep.experiments.plan import Planned, entrants_of, file_name, plan, read_sweep
 from splitstep.experiments.statistics import (
     draw_sentences,
     estimate,
@@ -70,7 +70,7 @@ def inline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def planned(schemes: str = "lie", sweep: Sequence[str] = (), seeds: Sequence[int] = (0,)) -> list[Planned]:
-    return plan(tiny(), split_list(schemes), seeds, read_sweep(sweep))
+    return plan(entrants_of(tiny(), split_list(schemes)), seeds, read_sweep(sweep))
 
 
 def test_the_plan_has_every_scheme_with_every_setting_and_seed_in_a_folder_of_its_own() -> None:

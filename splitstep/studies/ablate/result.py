@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ...experiments.experiment import Answer, Rule, Setting, all_of, decide, opposite
+from ...experiments.experiment import Answer, Rule, all_of, decide, opposite, setting_of
 from ...experiments.plan import FULL
 from ...experiments.result import Result
 from ...experiments.sections import estimated
@@ -27,15 +27,6 @@ STEADY = Rule(DRIFT, level_is="above")
 EXPLODING = Rule(EXPLOSION, level_is="below")
 ALIKE = Rule(level_is="above")  # at least as similar as another seed
 LACKING = ("no-residual", "no-norm", "neither")
-
-
-def setting_of(rate: float) -> Setting:
-    """A learning rate as the setting of a run."""
-    return (f"train.lr={rate:.6g}",)
-
-
-def rate_of(setting: Setting) -> float:
-    return float(setting[0].partition("=")[2])
 
 
 class Series(NamedTuple):

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...experiments.experiment import Sample, sample
-from ...experiments.plan import ARMS, FULL, PAPER, Assignments, Planned, check_runs, find_arms, recipes_of, with_seeds
+from ...experiments.experiment import Sample, rate_of, sample, setting_of
+from ...experiments.plan import ARMS, FULL, PAPER, Assignments, Entrant, Planned, check_runs, find_arms, recipes_of
 from ...experiments.running import Workplace, made_by_runs
 from ...experiments.statistics import Bounds
 from ...experiments.trials import LOSS, Trial, experiment_of, figure_on, observed, thinned
@@ -26,7 +26,7 @@ from ...training.evaluate import evaluating
 from ...training.objective import EXAMPLES, first_examples
 from ...training.update import autocast
 from . import watched
-from .result import LACKING, Ablation, ArmResult, Lost, Outcome, Replayed, claims_of, rate_of, setting_of
+from .result import LACKING, Ablation, ArmResult, Lost, Outcome, Replayed, claims_of
 from .watched import Values, Watched
 
 FACTORS = (1 / 3, 1.0, 3.0)  # of the recipe's rate, where no rates are given
@@ -128,7 +128,7 @@ def runs_of(recipes: Mapping[str, Recipe], rates: Mapping[str, Iterable[float]],
         run
         for arm, recipe in recipes.items()
         for rate in rates[arm]
-        for run in with_seeds(recipe, setting_of(rate), seeds, [arm], arm)
+        for run in Entrant(recipe, arm, arm).runs(seeds, setting_of(rate))
     ]
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ...experiments import sections
+from ...experiments.experiment import rate_of
 from ...experiments.sections import estimated, signed, status_cell
 from ...experiments.statistics import Estimate
 from ...experiments.trials import Trial
@@ -12,7 +13,7 @@ from ...notation import shortened
 from ...report.tables import EVERYWHERE, NOT_ON_PAGES, ON_PAGES, Cell, Code, Column, Record, Table, lines
 from ...support.words import counted
 from ...tasks.measures import title_of
-from .result import BIAS, RULES, Ablation, ArmResult, Outcome, rate_of
+from .result import BIAS, RULES, Ablation, ArmResult, Outcome
 
 ARM = Column("arm", text=True)
 INTERVAL = "[95%]"

@@ -1,11 +1,13 @@
-"""Schemes against each other at equal cost: schemes x seeds as independent runs, with intervals over the seeds."""
+"""Networks against each other at equal cost, as independent runs with intervals over the seeds: schemes with what
+changes in them, or arms of any kind.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from ...experiments.experiment import Setting
-from ...experiments.plan import FULL, Assignments, Planned, plan
+from ...experiments.plan import FULL, Assignments, Entrant, Planned, entrants_of, plan
 from ...experiments.running import Workplace, made_by_runs
 from ...experiments.study import Study
 from ...experiments.trials import RunRecord
@@ -14,12 +16,14 @@ from ...schemes import scheme
 from ...tasks import Task
 from ...tasks.pairs.translation import Translation
 from ...training import Recipe
+from .campaign import Campaign
+from .design import Design, compared_metric, counted
 from .document import document
 from .result import Comparison, Row, against, rows_of
 from .tables import tables_together
 from .test_splits import System, on_test_sets
 
-__all__ = ["STUDY", "compare"]
+__all__ = ["STUDY", "compare", "compare_entrants"]
 
 
 def compare(
@@ -42,39 +46,59 @@ def compare(
     that finished; runs that diverged are counted apart.
     """
     check_engine(engine)
-    runs = plan(recipe, schemes, seeds, sweep, arms, own_arms)
-    task = recipe.load_task(data)  # here a missing file is reported once, and caches are made before workers need them
-    ended = Workplace(f"compare {recipe.task}", out, data, engine, quiet).execute(runs, {"": task})
-    trials = [one.trial for one in ended]
-    rows = rows_of(trials, task.metric)
+    entrants = entrants_of(recipe, schemes, arms, own_arms)
+    plan(entrants, seeds, sweep)  # refuses what is wrong with any run
+    place = Workplace(f"compare {recipe.task}", out, data, engine, quiet)
+    return compare_entrants(recipe, entrants, seeds, place, sweep=sweep)
+
+
+def compare_entrants(
+    recipe: Recipe,
+    entrants: Sequence[Entrant],
+    seeds: Sequence[int],
+    place: Workplace,
+    *,
+    sweep: Sequence[Setting] = (),
+    design: Design | None = None,
+) -> Comparison:
+    """Train all entrants and compare them with the first. A design belongs to arms that are named alone."""
+    task = recipe.load_task(place.data)  # here a missing file is reported once, and caches are made before workers
+    metric = task.metric if design is None else compared_metric(task.metric)
+    campaign = Campaign(
+        entrants, seeds, design or Design(), metric, lambda runs: place.execute(runs, {"": task}), sweep
+    )  # fmt: skip
+    campaign.run()
+    rows = rows_of(counted(campaign.trials, campaign.design.largest), metric)
     return Comparison(
         task=recipe.task,
-        metric=task.metric,
+        metric=metric,
         match=recipe.match,
         reference=str(scheme(recipe.reference)),
         seeds=tuple(seeds),
         sweep=tuple(sweep),
         rows=tuple(rows),
-        trials=tuple(trials),
-        made=made_by_runs(recipe.document(), task.describe(), engine),
-        tests=on_test_sets(systems_of(rows, runs, ended, data)) if isinstance(task, Translation) else (),
+        trials=tuple(campaign.trials),
+        made=made_by_runs(recipe.document(), task.describe(), place.engine),
+        tests=on_test_sets(systems_of(rows, campaign, place.data)) if isinstance(task, Translation) else (),
+        design=design,
     )
 
 
-def systems_of(
-    rows: Sequence[Row], runs: Sequence[Planned], ended: Sequence[RunRecord], data: Path | None
-) -> list[System]:
+def systems_of(rows: Sequence[Row], campaign: Campaign, data: Path | None) -> list[System]:
     """The rows with their finished runs. They may have different tasks, for a sweep may change data options."""
     tasks, found = dict[str, Task](), list[System]()
+    ended: list[tuple[Planned, RunRecord]] = [
+        (run, one) for run, one in campaign.ended.values() if not run.role and run.budget == campaign.design.largest
+    ]
     for row in rows:
         chosen = "", row.scheme, row.arm, row.setting
-        own = [(run, one) for run, one in zip(runs, ended, strict=True) if run.row == chosen]
+        own = [(run, one) for run, one in ended if run.row == chosen]
         recipe = own[0][0].recipe
         options = json.dumps(recipe.data, sort_keys=True)
         task = tasks[options] = tasks.get(options) or recipe.load_task(data)
         assert isinstance(task, Translation)
         finished = {run.seed: one for run, one in own if one.trial.status == "finished"}
-        found.append(System(row.scheme, task, finished, row.arm))
+        found.append(System(row.scheme, task, finished, row.arm, row.alone))
     return found
 
 

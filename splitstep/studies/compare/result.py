@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from ...experiments.experiment import Observation, Setting, sample
 from ...experiments.result import Result
@@ -16,6 +16,7 @@ from ...support.provenance import Provenance
 from ...support.typed import Inlined
 from ...tasks.measures import Metric
 from ...training.result import Matched, Shape
+from .design import Design, counted
 
 Runs = Sequence[Observation[Trial]]
 
@@ -41,6 +42,7 @@ class Row:
     tokens_per_second: float | None
     not_finite: int = 0  # finished runs with an infinite or NaN figure, which no mean includes
     arm: str = ""  # what differs from the recipe besides the scheme; older documents have none
+    alone: bool = False  # whether the arm names the row without the scheme
 
 
 class ScoreEstimate(NamedTuple):
@@ -73,6 +75,7 @@ class OnTestSet:
     difference: Estimate | None  # its interval is over sentences and seeds
     pairs: tuple[Pair, ...]
     arm: str = ""
+    alone: bool = False
 
     def score(self, key: str) -> ScoreEstimate | None:
         return next((one for one in self.scores if one.key == key), None)
@@ -94,13 +97,19 @@ class Comparison(Result):
     trials: tuple[Trial, ...]
     made: Inlined[Provenance]
     tests: tuple[OnTestSet, ...] = ()  # for tasks whose models write text, such as translation
+    design: Design | None = None  # of arms that are named alone
 
     def __post_init__(self) -> None:
         check_sense(self)
 
+    @property
+    def counted(self) -> list[Trial]:
+        """The runs that are compared: at the largest budget, and for no other purpose."""
+        return counted(self.trials, 1.0 if self.design is None else self.design.largest)
+
     def chosen(self, row: Row) -> list[Trial]:
         """The runs that the row is the mean of, including those that diverged."""
-        return [t for t in self.trials if (t.scheme, t.arm, t.setting) == (row.scheme, row.arm, row.setting)]
+        return [t for t in self.counted if (t.scheme, t.arm, t.setting) == (row.scheme, row.arm, row.setting)]
 
 
 def check_sense(found: Comparison) -> None:
@@ -136,7 +145,7 @@ def row_of(own: Runs, first: Runs | None, metric: Metric) -> Row:
     finished, one, s = [run for run in own if run.finished], own[0].run, scheme(own[0].run.scheme)
     rates = [each.run.tokens_per_second for each in own if each.run.tokens_per_second]
     return Row(
-        name=row_name(one.scheme, one.arm),
+        name=row_name(one),
         scheme=one.scheme,
         setting=one.setting,
         finished=len(finished),
@@ -153,6 +162,7 @@ def row_of(own: Runs, first: Runs | None, metric: Metric) -> Row:
         tokens_per_second=math.fsum(rates) / len(rates) if rates else None,
         not_finite=lacking(finished, metric),
         arm=one.arm,
+        alone=one.alone,
     )
 
 
@@ -162,9 +172,22 @@ def lacking(finished: Runs, metric: Metric) -> int:
     return sum(any(each.seen(run) is None for each in both) for run in finished)
 
 
-def row_name(notation: str, arm: str) -> str:
-    """A scheme by its name, with the arm if it has one."""
-    return f"{label(notation)}, {arm}" if arm else label(notation)
+class Named(Protocol):
+    """What has the name of a row."""
+
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def arm(self) -> str: ...
+    @property
+    def alone(self) -> bool: ...
+
+
+def row_name(one: Named) -> str:
+    """A scheme by its name, with the arm if it has one; the arm, if that says all."""
+    if one.alone:
+        return one.arm
+    return f"{label(one.scheme)}, {one.arm}" if one.arm else label(one.scheme)
 
 
 def against(result: Comparison, text: str) -> Comparison:
@@ -178,5 +201,6 @@ def against(result: Comparison, text: str) -> Comparison:
             f"differences on test sets need the translations: run `splitstep compare` again with {text} first; "
             "finished runs are kept."
         )
-    trials = sorted(result.trials, key=lambda t: (t.scheme, t.arm) != first)
-    return replace(result, trials=tuple(trials), rows=tuple(rows_of(trials, result.metric)))
+    trials = tuple(sorted(result.trials, key=lambda t: (t.scheme, t.arm) != first))
+    turned = replace(result, trials=trials)
+    return replace(turned, rows=tuple(rows_of(turned.counted, result.metric)))

@@ -16,7 +16,7 @@ from ...support.words import counted
 from ...tasks.measures import title_of
 from ...tasks.pairs.translation import EXACT_MATCH
 from ...training.result import Kept, Shape
-from .result import Comparison, OnTestSet, Row, ScoreEstimate, lacking, row_name, rows_of
+from .result import Comparison, Named, OnTestSet, Row, ScoreEstimate, lacking, row_name, rows_of
 
 TASK, SCHEME = Column("task", text=True, grouped=True), Column("scheme", text=True)
 AGAINST = Column(("against the first", "[95%]"))
@@ -68,14 +68,14 @@ def tables_together(results: Sequence[tuple[str, Comparison]]) -> list[Table]:
 
 def by_setting(result: Comparison) -> list[Sequence[Row]]:
     """The rows of each setting, compared with the first scheme at the same one."""
-    found = [rows_of([t for t in result.trials if t.setting == setting], result.metric) for setting in result.sweep]
+    found = [rows_of([t for t in result.counted if t.setting == setting], result.metric) for setting in result.sweep]
     return [rows for rows in found if rows] or [result.rows]
 
 
-def scheme_name(notation: str, arm: str = "") -> str:
-    """A scheme by its name, else by its notation, with its arm if it has one."""
-    name = row_name(notation, arm)
-    return name if name != notation else Code(shortened(name))
+def scheme_name(one: Named) -> str:
+    """A scheme by its name, else by its notation, with its arm if it has one; or an arm that says all."""
+    name = row_name(one)
+    return name if name != one.scheme else Code(shortened(name))
 
 
 def scheme_cell(row: Row) -> tuple[str, ...]:
@@ -125,9 +125,9 @@ def reading_note(result: Comparison) -> str:
 
 def warnings(result: Comparison) -> str:
     """What to know before comparing figures: which are missing, and whether runs shared the machine."""
-    finished = [one for one in observed(result.trials) if one.finished]
+    finished = [one for one in observed(result.counted) if one.finished]
     at_once = (result.made.engine or "").removeprefix("local=")
-    lost = {"Diverged": len(result.trials) - len(finished), "Figures not finite": lacking(finished, result.metric)}
+    lost = {"Diverged": len(result.counted) - len(finished), "Figures not finite": lacking(finished, result.metric)}
     said = [f" {what}, and left out of the means: {counted(n, 'run')}." for what, n in lost.items() if n]
     if at_once.isdecimal() and int(at_once) > 1:
         said.append(f" Seconds and tokens/s: with {at_once} runs at once.")
@@ -165,7 +165,7 @@ def record_of_test_set(
     found, pairs = one.score(metric.key), [f"{p.seed}: {p.difference:+.2f}, p {p.p:.3f}" for p in one.pairs]
     return {
         Column("test set", text=True, grouped=True): (f"{block.name} {one.split}".strip(), counted(one.lines, "line")),
-        SCHEME: scheme_name(one.scheme, one.arm),
+        SCHEME: scheme_name(one),
         Column((metric.name, "[95%]")): estimated(found and found.mean, block.result.metric.format),
         AGAINST: difference_on_test_set(block.result, one),
         Column(("seeds apart", "p below 0.05")): significant_seeds(one),
@@ -249,7 +249,7 @@ def runs_table(result: Comparison) -> Table:
     name, form = result.metric.name, result.metric.format
     chosen = {(row.scheme, row.arm, row.setting): "yes" for row in result.rows} if result.sweep else None
     rows = [
-        [scheme_name(t.scheme, t.arm), ", ".join(t.setting),
+        [scheme_name(t), ", ".join(t.setting),
          chosen.get((t.scheme, t.arm, t.setting), "no") if chosen else "",
          str(t.seed), status_cell(t), *(form.format(found[name]) if found else "-" for found in (t.valid, t.test)),
          kept_text(t.kept, t.best_step, t.steps), f"{t.seconds:,.1f}"]

@@ -23,6 +23,7 @@ class System(NamedTuple):
     task: Translation
     runs: Mapping[int, RunRecord]
     arm: str = ""
+    alone: bool = False
 
     def counts(self, split: str) -> Counts:
         """What the metric counts in each run's lines."""
@@ -64,6 +65,7 @@ def tested(system: System, own: Counts, first: Counts, split: str) -> OnTestSet:
         difference=difference,
         pairs=apart,
         arm=system.arm,
+        alone=system.alone,
     )
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from ...experiments.experiment import Setting
-from ...experiments.plan import Planned, plan
+from ...experiments.plan import Planned, entrants_of, plan
 from ...experiments.result import Result
 from ...experiments.running import Workplace
 from ...experiments.statistics import Slope, fitted_slope
@@ -213,7 +213,7 @@ def continuous_limit(
     config = recipe.config(task)
     time = config.layers * config.step
     cases = settings(depths, time, modes)
-    runs, out = plan(recipe, [recipe.scheme], seeds, list(cases)), out.resolve()
+    runs, out = plan(entrants_of(recipe, [recipe.scheme]), seeds, list(cases)), out.resolve()
     Workplace(f"converge {recipe.task}", out, data, engine, quiet).execute(runs, {"": task})
     look = Look(task, tuple(chosen_batches(task, EXAMPLES)), math.gcd(*depths))
     measured = [one for run in runs for one in measure(run, Network(*cases[run.setting], run.seed), out, look, depths)]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ...experiments.study import STUDIES
 from ...models import KINDS, SplitstepConfig
 from ...recipe import OURS
+from ...schemes import label
 from ...support.documents import AGAIN, read_json, readable
 from ...support.typed import Figure
 from ...support.words import split_list
@@ -15,7 +16,6 @@ from ...tasks.masked.mlm import Mlm
 from ...text.tokenizers import saved_tokenizer
 from ...training.directory import RunDirectory
 from ...training.networks import FREE, model_folder
-from ..compare.result import row_name
 
 FORM = "--start NAME=RUN,NAME=RUN or --start DIR of a comparison"
 OF_DATA = frozenset({"vocab_size", "max_positions", "token_types"})  # the start's tokenizer decides these
@@ -83,7 +83,7 @@ def chosen_runs(folder: Path) -> Iterator[tuple[str, Path]]:
     for path in sorted((folder / "runs").glob("*/recipe.yaml")):
         result = RunDirectory(path.parent).result()
         if result is not None and result.status == "finished":
-            yield row_name(result.scheme.notation, ""), path.parent
+            yield label(result.scheme.notation), path.parent
 
 
 def find_bodies(starts: Mapping[str, Sequence[str]]) -> tuple[Body, ...]:

@@ -1,0 +1,150 @@
+"""The door to comparisons: networks at equal cost over seeds, at several budgets, with rates of their own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from ..recipes import recipe_names
+from ..schemes import scheme
+from ..support.words import nearest
+from .common import Asked, default_folder, kept, recipe_asked
+from .door import door
+
+if TYPE_CHECKING:
+    from ..studies.compare.outline import Outline
+    from ..studies.compare.result import Comparison
+
+OTHERS = ("glue", "distil")  # comparisons of other things, each a verb
+DEFAULT = ("lie", "macaron")
+OWN_TEXT = "own-text"  # the recipe
+
+
+@door
+def compare(
+    recipe: str | None = None,
+    *changes: str,
+    task: str | None = None,
+    text: list[str] | None = None,
+    arms: tuple[str, ...] = (),
+    schemes: tuple[str, ...] = (),
+    seeds: int = 5,
+    minutes: float | None = None,
+    budgets: tuple[float, ...] = (),
+    tune: int | None = None,
+    null: bool = False,
+    until: Literal["decided"] | None = None,
+    margin: float | None = None,
+    plan: bool = False,
+    out: Path | None = None,
+    match: Literal["parameters", "flops", "none"] | None = None,
+    sweep: list[str] | None = None,
+    engine: str = "local",
+    data: Path | None = None,
+) -> Comparison | Outline:
+    """Train networks at equal cost and compare them over seeds.
+
+    Example:
+      splitstep compare --text my.txt --arms lie,macaron --minutes 10
+      splitstep compare --text my.txt --arms lie,mine.py:block,qwen3.json --budgets 1,3,9 --tune 3
+      splitstep compare stdlib --arms lie,swiglu,rms --until decided --margin 0.01
+      splitstep compare --task digits --schemes lie,macaron,strang-midpoint --sweep train.lr=1e-3,3e-3
+
+    Prints one sentence and a table with 95% intervals, and writes DIR/result.json and DIR/report.html. All networks are
+    resized to the cost of the first. If interrupted, the same command continues: finished runs are kept.
+
+    Other comparisons have options of their own:
+      splitstep compare glue --help      pre-trained networks, fine-tuned on GLUE
+      splitstep compare distil --help    methods of distillation
+
+    Parameters:
+    arms LIST: What is compared with the first: schemes, modifications (see `splitstep arms`), FILE.py:NAME, config.json
+      of a causal model. With --schemes: also train each scheme changed, as `splitstep ablate` does: full, no-norm, ...
+    seeds N: The number of seeds: 5 means 0 to 4 (from train.seed).
+    match: What all networks have as much of; none: equal shapes. Default: as in the recipe.
+    """
+    refuse_misspelt(recipe)
+    asked = recipe_asked("compare", *named(recipe, changes, text), task, [] if match is None else [f"match={match}"])
+    design = {"budgets": budgets, "tune": tune, "null": null, "until": until, "margin": margin, "minutes": minutes}
+    wanted = Wanted(schemes, arms, seeds, sweep or [], out, engine, data, plan)
+    return wanted.answer(asked, {name: value for name, value in design.items() if said(value)})
+
+
+def said(value: Any) -> bool:
+    """Whether an option was given."""
+    return value is not None and value is not False and value != ()
+
+
+class Wanted(NamedTuple):
+    """What `compare` was asked for."""
+
+    schemes: Sequence[str]
+    arms: Sequence[str]
+    seeds: int
+    sweep: list[str]
+    out: Path | None
+    engine: str
+    data: Path | None
+    plan: bool
+
+    def answer(self, asked: Asked, design: dict[str, Any]) -> Comparison | Outline:
+        """The comparison of arms, or of schemes with arms of each."""
+        for text in filter(None, self.schemes):
+            scheme(text)  # refuses a wrong one before torch is imported
+        alone = self.plan or design or (self.arms and not self.schemes) or asked.name == OWN_TEXT
+        if not alone:
+            return self.product(asked)
+        if self.sweep:
+            raise ValueError("--sweep belongs to --schemes alone: use --tune 3 to try learning rates for each arm.")
+        if self.arms and self.schemes:
+            raise ValueError(f"--schemes with --arms has no --{next(iter(design), 'plan')}: name all in --arms.")
+        return self.arms_alone(asked, design)
+
+    def arms_alone(self, asked: Asked, design: dict[str, Any]) -> Comparison | Outline:
+        """Arms that are each named by themselves, after a plan."""
+        from ..experiments.running import Workplace
+        from ..studies.compare.asked import compare_arms, question_of
+        from ..studies.compare.outline import outlined
+
+        out = default_folder("compare", asked.recipe.task, self.out)
+        question = question_of(asked.recipe, self.arms or self.schemes or DEFAULT, asked.seeds(self.seeds), **design)
+        place = Workplace(f"compare {asked.recipe.task}", out, self.data, self.engine, False)
+        return outlined(question, place) if self.plan else kept(compare_arms(question, place), out)
+
+    def product(self, asked: Asked) -> Comparison:
+        """Every scheme with every arm."""
+        from ..experiments.plan import read_ablate, read_sweep
+        from ..studies.compare import compare as study
+
+        out, settings = default_folder("compare", asked.recipe.task, self.out), read_sweep(self.sweep)
+        result = study(
+            asked.recipe, self.schemes or DEFAULT, asked.seeds(self.seeds), out, sweep=settings,
+            arms=self.arms or ("full",), own_arms=read_ablate(asked.document, asked.name).arms, engine=self.engine,
+            data=self.data,
+        )  # fmt: skip
+        return kept(result, out)
+
+
+def named(recipe: str | None, changes: Sequence[str], text: Sequence[str] | None) -> tuple[str | None, list[str]]:
+    """The recipe and its changes, with texts of one's own in their place."""
+    words = [*([] if recipe is None else [recipe]), *changes]
+    if not text:
+        return recipe, list(changes)
+    if words and "=" not in words[0]:
+        raise ValueError(f"--text trains on your own text, and {words[0]} on its own: leave one of the two out.")
+    missing = [file for file in text if not Path(file).is_file()]
+    if missing:
+        raise ValueError(f"--text {missing[0]} is not a file: name a file of plain text, .gz or .xz.")
+    paths = ", ".join(json.dumps(str(Path(file).resolve())) for file in text)
+    return OWN_TEXT, [f"data.path=[{paths}]", *words]
+
+
+def refuse_misspelt(recipe: str | None) -> None:
+    """Refuse what is no recipe, but nearly the name of another comparison."""
+    if recipe is None or "=" in recipe or recipe in recipe_names() or Path(recipe).is_file():
+        return
+    near = nearest(recipe, [*recipe_names(), *OTHERS])
+    if near in OTHERS:
+        raise ValueError(f"There is no recipe {recipe!r}. Did you mean `splitstep compare {near} ...`?")

@@ -1,0 +1,59 @@
+"""What `compare` is asked for when arms are named alone: own text, arms, a design and a plan."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from ...experiments.plan import Entrant, check_different, check_names, file_name
+from ...experiments.running import Workplace
+from ...recipe import Recipe, read_recipe
+from . import compare_entrants
+from .design import AT, Design
+from .outline import Question, outlined
+from .result import Comparison
+
+
+def compare_arms(question: Question, place: Workplace) -> Comparison:
+    """The comparison, after its plan says how long it takes."""
+    plan = outlined(question, place)
+    recipe = read_recipe(plan.recipe, "the plan")
+    return compare_entrants(recipe, question.entrants(recipe), plan.seeds, place, design=question.design)
+
+
+def question_of(
+    recipe: Recipe,
+    names: Sequence[str],
+    seeds: Sequence[int],
+    *,
+    budgets: Sequence[float] = (1.0,),
+    tune: int = 0,
+    null: bool = False,
+    until: str | None = None,
+    margin: float | None = None,
+    minutes: float | None = None,
+) -> Question:
+    """What is asked, checked."""
+    if minutes is not None and not 0 < minutes < math.inf:
+        raise ValueError(f"--minutes {minutes:g}: give a time above 0, such as --minutes 10")
+    if tune and tune < 2:
+        raise ValueError(f"--tune {tune}: try at least 2 learning rates, such as --tune 3")
+    rates = rates_around(recipe.train.lr, tune)
+    design = Design(tuple(budgets), rates, null, until == "decided", margin)
+    if design.until_decided:
+        seeds = range(seeds[0], seeds[0] + AT[-1])
+    return Question(recipe, lambda one: named_entrants(names, one), seeds, design, names, minutes)
+
+
+def named_entrants(names: Sequence[str], recipe: Recipe) -> list[Entrant]:
+    """The entrants that are compared."""
+    check_names(names, "--arms", "lie,macaron")
+    found = [Entrant(recipe.changed({"scheme": name}), file_name(name), name, alone=True) for name in names]
+    check_different([run for one in found for run in one.runs([0])])
+    return found
+
+
+def rates_around(rate: float, count: int) -> tuple[float, ...]:
+    """So many learning rates around one, each three times the one before."""
+    middle = (count - 1) / 2
+    return tuple(float(f"{rate * 3 ** (place - middle):.3g}") for place in range(count))

@@ -1,0 +1,100 @@
+"""The runs of a comparison, stage by stage: learning rates are chosen, then all budgets are run with every seed; more
+seeds follow for the arms that are open, if the comparison is to go on until they are decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...experiments.experiment import Setting, setting_of
+from ...experiments.plan import Entrant, Planned
+from ...experiments.trials import RunRecord, Trial
+from ...experiments.tuning import best_two, choose, tune
+from ...tasks.measures import Metric
+from .design import AT, TUNING, Design, Losses, losses_of
+from .standing import open_arms
+
+Settings = Mapping[str, Sequence[Setting]]  # those that an arm is trained at
+
+
+@dataclass
+class Campaign:
+    """`execute` trains runs, or reads those that an earlier call has finished. Without rates to try, each entrant is
+    trained at all settings of a sweep."""
+
+    entrants: Sequence[Entrant]
+    seeds: Sequence[int]
+    design: Design
+    metric: Metric
+    execute: Callable[[Sequence[Planned]], list[RunRecord]]
+    sweep: Sequence[Setting] = ()
+    ended: dict[str, tuple[Planned, RunRecord]] = field(default_factory=dict)
+
+    @property
+    def trials(self) -> list[Trial]:
+        """The trials that have ended, one entrant after another."""
+        order = {(one.recipe.scheme, one.arm): place for place, one in enumerate(self.entrants)}
+        found = [record.trial for _, record in self.ended.values()]
+        return sorted(found, key=lambda trial: order[trial.scheme, trial.arm])
+
+    def run(self) -> None:
+        """All stages."""
+        settings = self.tuned()
+        for entrants, seeds in self.stages():
+            self.do([
+                run
+                for budget in self.design.budgets
+                for one in entrants
+                for setting in settings[budget][one.arm]
+                for run in one.runs(seeds, setting, budget)
+            ] + self.again(seeds, settings))  # fmt: skip
+
+    def again(self, seeds: Sequence[int], settings: Mapping[float, Settings]) -> list[Planned]:
+        """The runs of the first arm's null pair, at the largest budget."""
+        first, budget = self.entrants[0], self.design.largest
+        (setting,) = settings[budget][first.arm] if self.design.null else ((),)
+        return first.runs(seeds, setting, budget, "null") if self.design.null else []
+
+    def do(self, runs: Sequence[Planned]) -> None:
+        """Execute runs, and keep what they ended with."""
+        for run, record in zip(runs, self.execute(runs), strict=True):
+            self.ended[run.folder] = run, record
+
+    def stages(self) -> Iterator[tuple[Sequence[Entrant], Sequence[int]]]:
+        """Which entrants are trained with which seeds; the next stage depends on how the one before ended."""
+        if not self.design.until_decided:
+            yield self.entrants, self.seeds
+            return
+        first, *others = self.entrants
+        for before, at in zip((0, *AT), AT, strict=False):
+            yield [first, *others], self.seeds[before:at]
+            still = open_arms(self.trials, self.design, self.metric)
+            others = [one for one in others if one.arm in still]
+            if not others:
+                return
+
+    def tuned(self) -> dict[float, Settings]:
+        """The settings of each arm at each budget: all of a sweep or, if rates are tried, the best one. The first
+        budget tries all rates; each larger one the best two of the one before."""
+        arms = [one.arm for one in self.entrants]
+        if not self.design.rates:
+            return dict.fromkeys(self.design.budgets, dict.fromkeys(arms, self.sweep or [()]))
+        first, *larger = self.design.budgets
+        while missing := tune(self.losses(first), arms, self.design.rates).missing:
+            self.do_pairs(first, missing)
+        best = {first: tune(self.losses(first), arms, self.design.rates).best}
+        for before, budget in zip(self.design.budgets, larger, strict=False):
+            tried = best_two(self.losses(before), arms)
+            self.do_pairs(budget, choose(self.losses(budget), tried).missing)
+            best[budget] = choose(self.losses(budget), tried).best
+        return {budget: {arm: [setting_of(rate)] for arm, rate in own.items()} for budget, own in best.items()}
+
+    def do_pairs(self, budget: float, pairs: Sequence[tuple[str, float]]) -> None:
+        """Train arms at rates, with a seed that the verdict does not use."""
+        entrants, seed = {one.arm: one for one in self.entrants}, self.seeds[0] + TUNING
+        self.do([run for arm, rate in pairs for run in entrants[arm].runs([seed], setting_of(rate), budget, "tune")])
+
+    def losses(self, budget: float) -> Losses:
+        """The validation loss of each arm at each rate that was tried at a budget."""
+        return losses_of(self.trials, budget)

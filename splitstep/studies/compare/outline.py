@@ -1,0 +1,177 @@
+"""The plan of a comparison, made before it begins and stored: its runs, how long they take here, and the difference
+that they can detect. The same command goes on with the plan that it made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from ...experiments.noise import noise_floor
+from ...experiments.outlook import Outlook, outlook
+from ...experiments.plan import Entrant, Planned
+from ...experiments.running import Job, Workplace, run_jobs
+from ...experiments.statistics import FEWEST
+from ...jobs import workers_of
+from ...recipe import Recipe
+from ...report.document import Document
+from ...report.result import Report
+from ...support.documents import read_json
+from ...support.files import write_atomically
+from ...support.typed import json_text, plain, read_as
+from ...training.progress import Progress, RunsProgress
+from .design import TUNING, Design, looks_of
+from .pace import LONG, SHORT, Pace, makespan, pace_of
+
+FILE = "plan.json"
+PILOTS = 4  # short runs of the first arm: before the comparison, their spread is all that is known of the noise
+START = 6.0  # seconds until workers have begun, and for the page at the end
+
+
+class Arm(NamedTuple):
+    """An arm of the plan, with its pace."""
+
+    name: str
+    pace: Pace
+
+
+@dataclass(frozen=True)
+class Outline(Report):
+    """The plan of a comparison. `text`: tokens of the training text, if the task has one."""
+
+    asked: str  # a hash of what was asked for
+    recipe: dict[str, Any]
+    seeds: tuple[int, ...]
+    arms: tuple[Arm, ...]
+    runs: int
+    steps: int  # of a run at the largest budget
+    tokens: int  # of all runs
+    seconds: float
+    bytes: int
+    workers: int
+    text: int | None
+    detectable: Outlook | None  # None if the short runs do not show their spread
+
+    def json(self) -> dict[str, Any]:
+        """The plan as JSON values."""
+        return plain(self)
+
+    def document(self) -> Document:
+        """What the plan says."""
+        from .outline_document import document
+
+        return document(self)
+
+
+class Question(NamedTuple):
+    """What a comparison is asked for: its recipe, its arms as a function of it, and how they are compared."""
+
+    recipe: Recipe
+    entrants: Callable[[Recipe], Sequence[Entrant]]
+    seeds: Sequence[int]
+    design: Design
+    names: Sequence[str]
+    minutes: float | None = None
+
+    def hash(self) -> str:
+        """A hash of all of it."""
+        parts = plain([self.recipe.document(), list(self.names), list(self.seeds), self.design, self.minutes])
+        return hashlib.sha256(json_text(parts).encode()).hexdigest()
+
+
+def outlined(question: Question, place: Workplace) -> Outline:
+    """The plan: the stored one, or a new one, which is stored."""
+    from .sizing import sized
+
+    kept = stored(question, place)
+    if kept is not None:
+        return told(kept, place)
+    asked = question.hash()
+    paces = measured(question, place)
+    if question.minutes is not None:
+        question, paces = sized(question, paces, place)
+    found = plan_of(asked, question, paces, place)
+    place.out.mkdir(parents=True, exist_ok=True)
+    write_atomically(place.out / FILE, json_text(found.json()))
+    return told(found, place)
+
+
+def told(plan: Outline, place: Workplace) -> Outline:
+    """The plan, of which one sentence is said before its runs begin."""
+    if not place.quiet and plan.verdict is not None:
+        print(plan.verdict.sentence, file=sys.stderr, flush=True)
+    return plan
+
+
+def stored(question: Question, place: Workplace) -> Outline | None:
+    """The plan that an earlier call of the same command made."""
+    with suppress(ValueError, OSError):
+        found = read_as(Outline, read_json(place.out / FILE, "anything"), FILE)
+        return found if found.asked == question.hash() else None
+    return None
+
+
+Paces = Mapping[str, Sequence[Pace]]  # by arm, the first one first
+
+
+def measured(question: Question, place: Workplace) -> Paces:
+    """The paces of all arms. The first one has several seeds, so workers are busy and its spread is seen."""
+    (first, *others), start = question.entrants(question.recipe), question.seeds[0] + TUNING
+    runs = [*first.runs(range(start, start + PILOTS)), *(run for one in others for run in one.runs([start]))]
+    jobs = [Job(run.folder, SHORT + LONG, pace_of, (run.recipe, place.data)) for run in runs]
+    arms, found = {run.folder: run.arm for run in runs}, dict[str, list[Pace]]()
+    with Progress("short runs", len(jobs) * (SHORT + LONG), place.quiet) as bar:
+        watch = RunsProgress(bar, len(jobs))
+        for job, pace in run_jobs(jobs, place.out, place.engine, watch):
+            watch.done(arms[job.folder], pace.summary())
+            found.setdefault(arms[job.folder], []).append(pace)
+    return {one.arm: found[one.arm] for one in (first, *others)}
+
+
+def planned_runs(entrants: Sequence[Entrant], seeds: Sequence[int], design: Design) -> list[Planned]:
+    """All runs that a comparison may need. A run that chooses a rate takes as long at any."""
+    runs = [run for one in entrants for budget in design.budgets for run in one.runs(seeds, (), budget)]
+    for place, budget in enumerate(design.budgets if design.rates else ()):
+        count = 2 if place else len(design.rates)
+        runs += [run for one in entrants for run in one.runs([seeds[0] + TUNING], (), budget, "tune") * count]
+    return runs + (entrants[0].runs(seeds, (), design.largest, "null") if design.null else [])
+
+
+def run_seconds(runs: Sequence[Planned], paces: Paces) -> list[float]:
+    """How long each run takes, by the mean pace of its arm."""
+    return [fmean(pace.seconds(run.recipe.train) for pace in paces[run.arm]) for run in runs]
+
+
+def plan_of(asked: str, question: Question, paces: Paces, place: Workplace) -> Outline:
+    """The plan of a question whose recipe and seeds are chosen."""
+    runs = planned_runs(question.entrants(question.recipe), question.seeds, question.design)
+    workers = min(workers_of(place.engine), len(runs))
+    described = question.recipe.load_task(place.data).describe()
+    return Outline(
+        asked=asked,
+        recipe=question.recipe.document(),
+        seeds=tuple(question.seeds),
+        arms=tuple(Arm(name, own[0]) for name, own in paces.items()),
+        runs=len(runs),
+        steps=max(run.recipe.train.steps for run in runs),
+        tokens=sum(run.recipe.train.steps * paces[run.arm][0].tokens for run in runs),
+        seconds=START + makespan(run_seconds(runs, paces), workers),
+        bytes=sum(paces[run.arm][0].bytes for run in runs),
+        workers=workers,
+        text=described.get("tokens", {}).get("train"),
+        detectable=detects(question, paces),
+    )
+
+
+def detects(question: Question, paces: Paces) -> Outlook | None:
+    """The difference that the seeds detect with 80% power, if longer runs differ as much as the short ones do."""
+    (first, *others), seeds, design = paces, len(question.seeds), question.design
+    found = noise_floor(dict(enumerate(pace.figure for pace in paces[first])))
+    if found is None or not others or seeds < FEWEST:
+        return None
+    return outlook(found, seeds, len(others), looks_of(design, seeds, len(others)) if design.until_decided else None)

@@ -1,0 +1,61 @@
+"""What the plan of a comparison says: how much it takes here, arm by arm, and what it can detect."""
+
+from __future__ import annotations
+
+from ...report.document import Document, Verdict
+from ...report.tables import EVERYWHERE, Column, Pairs, Table
+from ...support.words import counted
+from .outline import Outline
+
+
+def document(plan: Outline) -> Document:
+    """The whole document."""
+    rows = [
+        (one.name, f"{one.pace.parameters:,}", f"{one.pace.flops:,}", f"{1e6 * one.pace.step / one.pace.tokens:,.1f}")
+        for one in plan.arms
+    ]
+    heads = [Column("arm", text=True), *map(Column, ("parameters", "FLOPs/token", "microseconds/token"))]
+    table = Table(heads, rows, "Arms", [f"Timed here with {counted(plan.workers, 'run')} at once."])
+    return Document("The plan", [Pairs(totals(plan), EVERYWHERE), table], Verdict("open", summary(plan)))
+
+
+def totals(plan: Outline) -> list[tuple[str, str]]:
+    """What all runs take together."""
+    train, model = plan.recipe["train"], plan.recipe.get("model", {})
+    shape = [f"{model[key]} {key}" for key in ("layers", "width", "heads") if key in model]
+    found = [
+        ("runs", f"{plan.runs:,}: {counted(len(plan.arms), 'arm')}, {counted(len(plan.seeds), 'seed')}"),
+        ("network", ", ".join(shape)),
+        ("longest run", f"{plan.steps:,} steps of {plan.arms[0].pace.tokens:,} tokens, batch {train['batch']}"),
+        ("tokens", f"{plan.tokens:,} in all"),
+        ("time", duration(plan.seconds)),
+        ("disk", f"{plan.bytes / 2**20:,.0f} MiB"),
+    ]
+    return [*found, *passes(plan)]
+
+
+def passes(plan: Outline) -> list[tuple[str, str]]:
+    """How often the longest run sees the training text."""
+    if plan.text is None:
+        return []
+    times = plan.steps * plan.arms[0].pace.tokens / plan.text
+    used = ": the text is used up, and more time would not help" if 0.97 <= times <= 1 else ""
+    return [("text", f"{plan.text:,} tokens for training; the longest run sees {times:.2f} times as many{used}")]
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    if seconds < 90:
+        return f"about {seconds:,.0f} seconds"
+    return f"about {seconds / 60:,.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:,.1f} hours"
+
+
+def summary(plan: Outline) -> str:
+    """The plan in one sentence."""
+    found, time = plan.detectable, f"{counted(plan.runs, 'run')} take {duration(plan.seconds)} here"
+    if found is None:
+        return f"{time}."
+    return (
+        f"{time}; by the spread of short runs, they detect a difference of {found.size:.3f} [{found.low:.3f}, "
+        f"{found.high:.3f}] with 80% power."
+    )

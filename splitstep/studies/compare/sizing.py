@@ -1,0 +1,112 @@
+"""What a time has room for: the size of a network, its steps and the number of seeds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...experiments.running import Workplace
+from ...jobs import workers_of
+from ...models.cost import cost
+from ...recipe import Recipe
+from .design import AT
+from .outline import START, Paces, Question, measured, planned_runs, run_seconds
+from .pace import Pace, makespan
+
+SIZES = ((2, 64, 2), (4, 128, 4), (6, 256, 8), (6, 384, 6), (8, 512, 8), (12, 768, 12))  # layers, width, heads
+SEEDS, MOST_SEEDS = 5, 12
+FEWEST_STEPS, SMALLEST_BATCH = 200, 4  # a batch is halved until the text has enough of them
+
+
+def sized(question: Question, paces: Paces, place: Workplace) -> tuple[Question, Paces]:
+    """The question with the size, steps and seeds that its minutes have room for, and the paces there.
+
+    The network is the largest that sees at least as many tokens as it has parameters, and no token of the text more
+    than once. Time that is left then goes into seeds.
+    """
+    recipe, chosen = question.recipe, question
+    text = recipe.load_task(place.data).describe().get("tokens", {}).get("train")
+    if recipe.task == "text" and text is not None:
+        chosen = question._replace(recipe=smaller_batches(recipe, text))
+        chosen = with_size(chosen, paces, place, text)
+        paces = paces if chosen.recipe == recipe else measured(chosen, place)
+    chosen = chosen._replace(seeds=seeds_from(chosen, first_seeds(chosen)))
+    steps = steps_for(chosen, paces, place, text)
+    chosen = chosen._replace(recipe=with_steps(chosen.recipe, steps))
+    return chosen._replace(seeds=more_seeds(chosen, paces, place)), paces
+
+
+def first_seeds(question: Question) -> int:
+    """How many seeds a comparison has at least."""
+    return AT[-1] if question.design.until_decided else SEEDS
+
+
+def seeds_from(question: Question, count: int) -> range:
+    return range(question.seeds[0], question.seeds[0] + count)
+
+
+def with_steps(recipe: Recipe, steps: int) -> Recipe:
+    """The recipe with so many steps, of which a tenth warms up."""
+    train = replace(recipe.train, steps=steps, warmup=min(recipe.train.warmup, max(1, steps // 10)))
+    return replace(recipe, train=train)
+
+
+def smaller_batches(recipe: Recipe, text: int) -> Recipe:
+    """The recipe with a batch of which the text has enough."""
+    batch, length = recipe.train.batch, recipe.options.length
+    while batch > SMALLEST_BATCH and text < FEWEST_STEPS * batch * length:
+        batch //= 2
+    return replace(recipe, train=replace(recipe.train, batch=batch))
+
+
+def with_size(question: Question, paces: Paces, place: Workplace, text: int) -> Question:
+    """The question with the largest network that there is time for, by its FLOPs; the smallest, if there is none."""
+    task = question.recipe.load_task(place.data)
+    now = cost(question.recipe.config(task), task.length).flops
+    for layers, width, heads in reversed(SIZES):
+        entries: dict[str, Any] = {"layers": layers, "width": width, "heads": heads, "ffn": 4 * width}
+        other = question.recipe.changed({f"model.{key}": value for key, value in entries.items()})
+        found = cost(other.config(task), task.length)
+        slower = {name: [scaled(pace, found.flops / now) for pace in own] for name, own in paces.items()}
+        tried = question._replace(recipe=other, seeds=seeds_from(question, first_seeds(question)))
+        tokens = steps_for(tried, slower, place, text) * other.train.batch * task.length
+        if tokens >= found.parameters or (layers, width, heads) == SIZES[0]:
+            return question._replace(recipe=other)
+    raise AssertionError("there is a smallest size")
+
+
+def scaled(pace: Pace, factor: float) -> Pace:
+    """The pace of a network with other FLOPs."""
+    return pace._replace(step=pace.step * factor, evaluation=pace.evaluation * factor)
+
+
+def seconds_of(question: Question, paces: Paces, place: Workplace) -> float:
+    """How long the comparison takes."""
+    runs = planned_runs(question.entrants(question.recipe), question.seeds, question.design)
+    return START + makespan(run_seconds(runs, paces), workers_of(place.engine))
+
+
+def steps_for(question: Question, paces: Paces, place: Workplace, text: int | None) -> int:
+    """The most steps for which there is time, and text."""
+    assert question.minutes is not None
+    first = next(iter(paces.values()))[0]
+    most = 10**6 if text is None else max(1, int(text / first.tokens / question.design.largest))
+    low, high = 1, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        longer = question._replace(recipe=with_steps(question.recipe, middle))
+        fits = seconds_of(longer, paces, place) <= 60 * question.minutes
+        low, high = (middle, high) if fits else (low, middle - 1)
+    return low
+
+
+def more_seeds(question: Question, paces: Paces, place: Workplace) -> range:
+    """The most seeds for which there is time."""
+    assert question.minutes is not None
+    count = len(question.seeds)
+    while count < MOST_SEEDS:
+        more = question._replace(seeds=seeds_from(question, count + 1))
+        if seconds_of(more, paces, place) > 60 * question.minutes:
+            break
+        count += 1
+    return seeds_from(question, count)

@@ -1,0 +1,126 @@
+"""How each arm stands against the first one: its lead with what the looks decide, the noise floor, what larger budgets
+change, and how much training it saves. All of it follows from the trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...experiments.ladder import Ladder, Multiplier, Trend, leads, multiplier, trend
+from ...experiments.looks import Decision, follow
+from ...experiments.noise import Floor, noise_floor
+from ...experiments.statistics import FEWEST, Bounds
+from ...experiments.trials import Trial, figure_on
+from ...tasks.measures import Metric
+from .design import AT, Design, looks_of
+
+if TYPE_CHECKING:
+    from .result import Comparison
+
+Figures = dict[int, float]  # the test figure of each seed that finished with one
+
+
+class Arms(NamedTuple):
+    """The trials of a comparison by arm, budget and purpose."""
+
+    trials: Sequence[Trial]
+    metric: Metric
+
+    def of(self, arm: str, budget: float, role: str = "") -> list[Trial]:
+        """The trials of an arm at a budget."""
+        return [one for one in self.trials if (one.arm, one.budget, one.role) == (arm, budget, role)]
+
+    def figures(self, arm: str, budget: float, role: str = "") -> Figures:
+        """The test figure of each seed that finished with one."""
+        quantity = figure_on("test", self.metric)
+        found = {one.seed: quantity.of(one) for one in self.of(arm, budget, role) if one.status == "finished"}
+        return {seed: value for seed, value in sorted(found.items()) if value is not None}
+
+    def lost(self, arm: str, budget: float) -> set[int]:
+        """The seeds that ended without a figure."""
+        return {one.seed for one in self.of(arm, budget)} - self.figures(arm, budget).keys()
+
+
+class Standing(NamedTuple):
+    """How an arm stands against the first one."""
+
+    name: str
+    decision: Decision
+    trend: Trend | None  # if there are several budgets
+    multiplier: Multiplier | None
+
+
+def standings(result: Comparison) -> list[Standing]:
+    """How all arms but the first stand."""
+    assert result.design is not None
+    arms, (first, *others) = Arms(result.trials, result.metric), [row.arm for row in result.rows]
+    design, many = result.design, len(others)
+    return [
+        Standing(
+            arm,
+            decision_of(arms, arm, first, design, many),
+            trend_of(arms, arm, first, design, many),
+            multiplier_of(arms, arm, first, design),
+        )
+        for arm in others
+    ]
+
+
+def decision_of(arms: Arms, arm: str, first: str, design: Design, many: int) -> Decision:
+    """What the looks decide at the largest budget."""
+    budget, metric = design.largest, arms.metric
+    seeds = sorted({one.seed for one in arms.of(first, budget)} & {one.seed for one in arms.of(arm, budget)})
+    return follow(
+        leads(arms.figures(arm, budget), arms.figures(first, budget), metric.higher_is_better),
+        seeds,
+        looks_of(design, max(FEWEST, len(seeds)), many),
+        design.margin,
+        arms.lost(arm, budget),
+        arms.lost(first, budget),
+        Bounds(metric.least, metric.greatest),
+    )
+
+
+def open_arms(trials: Sequence[Trial], design: Design, metric: Metric) -> set[str]:
+    """The arms that no look has decided yet."""
+    arms = Arms(trials, metric)
+    first, *others = dict.fromkeys(one.arm for one in trials)
+    return {arm for arm in others if decision_of(arms, arm, first, design, len(others)).word == "open"}
+
+
+def floor_of(result: Comparison) -> Floor | None:
+    """How far two arms that are the same lie apart."""
+    assert result.design is not None
+    arms, first, budget = Arms(result.trials, result.metric), result.rows[0].arm, result.design.largest
+    again = arms.figures(first, budget, "null") if result.design.null else None
+    return noise_floor(arms.figures(first, budget), again)
+
+
+def trend_of(arms: Arms, arm: str, first: str, design: Design, many: int) -> Trend | None:
+    """What larger budgets change in the lead."""
+    if len(design.budgets) < 2:
+        return None
+    found = [
+        leads(arms.figures(arm, budget), arms.figures(first, budget), arms.metric.higher_is_better)
+        for budget in design.budgets
+    ]
+    return trend(design.budgets, found, many, design.margin, AT if design.until_decided else ())
+
+
+def ladder_of(arms: Arms, arm: str, design: Design) -> Ladder:
+    """An arm's losses at each number of tokens, of the seeds that have one at all of them."""
+    rungs = [arms.of(arm, budget) for budget in design.budgets]
+    found = [arms.figures(arm, budget) for budget in design.budgets]
+    seeds = set.intersection(*map(set, found))
+    cost = rungs[0][0].cost.flops
+    return Ladder([float(own[0].tokens) for own in rungs], {s: [own[s] for own in found] for s in seeds}, float(cost))
+
+
+def multiplier_of(arms: Arms, arm: str, first: str, design: Design) -> Multiplier | None:
+    """How many times as much the worse arm of the largest budget takes for its loss."""
+    if len(design.budgets) < 2 or arms.metric.higher_is_better:
+        return None
+    lead = leads(arms.figures(arm, design.largest), arms.figures(first, design.largest), False)
+    better, other = (arm, first) if sum(lead.values()) >= 0 else (first, arm)
+    return multiplier(ladder_of(arms, better, design), ladder_of(arms, other, design))
