@@ -61,7 +61,8 @@ def compare(
 
     Parameters:
     arms LIST: What is compared with the first: schemes, modifications (see `splitstep arms`), FILE.py:NAME, config.json
-      of a causal model. With --schemes: also train each scheme changed, as `splitstep ablate` does: full, no-norm, ...
+      of a causal model. With --schemes, what changes in each: full, no-residual, no-norm, neither, post, sandwich,
+      diffusion.
     seeds N: The number of seeds: 5 means 0 to 4 (from train.seed).
     match: What all networks have as much of; none: equal shapes. Default: as in the recipe.
     """

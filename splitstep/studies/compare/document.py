@@ -12,7 +12,10 @@ from ...report.charts import Axis, Line, LineChart, Point, PointChart
 from ...report.document import Beside, Document, Heading, Note, Part, Verdict
 from ...support.words import counted, listed
 from ...tasks.measures import Metric, title_of
+from .lead_charts import against_budget, forest
 from .result import Comparison, Row
+from .sentence import compared_in_words
+from .standing import designed, detects, findings, floor_of, unit_of
 from .tables import comparison_tables
 
 DIAGRAMS = (
@@ -26,6 +29,7 @@ def document(result: Comparison) -> Document:
     """The whole document."""
     main, *tests, losses, matched, runs = comparison_tables(result)
     parts = [
+        *(leading(result) if result.design else []),
         summary(result.made, result.trials, {"scheme": len(result.rows), "seed": len(result.seeds)}),
         main,
         *tests,
@@ -43,7 +47,23 @@ def document(result: Comparison) -> Document:
         *reproduce(result.made, result.trials, "splitstep.studies.compare.compare(...)"),
     ]  # fmt: skip
     title = f"{result.task}: {', '.join(row.name for row in result.rows)}"
-    return Document(title, parts, compare_verdict(result))
+    return Document(title, parts, arms_verdict(result) if result.design else compare_verdict(result))
+
+
+def leading(result: Comparison) -> list[Part]:
+    """The leads of arms that are named alone, beside the noise, and against the budget."""
+    (first, *arms), unit, design = findings(result), unit_of(result.metric), designed(result)
+    parts = forest(first.arm, arms, floor_of(result), unit)
+    if len(design.budgets) > 1:
+        x = Axis("budget, in the recipe's steps", "{:g}", log=True)
+        parts.append(against_budget(first.arm, arms, x, design.budgets, unit))
+    return parts
+
+
+def arms_verdict(result: Comparison) -> Verdict:
+    """The sentence about arms that are named alone."""
+    (first, *arms), design = findings(result), designed(result)
+    return compared_in_words(first, arms, detects(result), design.margin, unit_of(result.metric))
 
 
 def loss_curves(result: Comparison) -> list[Part]:

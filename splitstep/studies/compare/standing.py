@@ -7,13 +7,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...experiments import noise
 from ...experiments.ladder import Ladder, Multiplier, Trend, leads, multiplier, trend
 from ...experiments.looks import Decision, follow
-from ...experiments.noise import Floor, noise_floor
+from ...experiments.noise import Floor, in_floors
+from ...experiments.outlook import Outlook, outlook
 from ...experiments.statistics import FEWEST, Bounds
 from ...experiments.trials import Trial, figure_on
-from ...tasks.measures import Metric
-from .design import AT, Design, looks_of
+from ...experiments.tuning import tune
+from ...tasks.measures import Metric, title_of
+from .design import AT, NATS, Design, looks_of, losses_of
+from .sentence import Finding, Unit
 
 if TYPE_CHECKING:
     from .result import Comparison
@@ -42,29 +46,59 @@ class Arms(NamedTuple):
         return {one.seed for one in self.of(arm, budget)} - self.figures(arm, budget).keys()
 
 
-class Standing(NamedTuple):
-    """How an arm stands against the first one."""
-
-    name: str
-    decision: Decision
-    trend: Trend | None  # if there are several budgets
-    multiplier: Multiplier | None
-
-
-def standings(result: Comparison) -> list[Standing]:
-    """How all arms but the first stand."""
-    assert result.design is not None
-    arms, (first, *others) = Arms(result.trials, result.metric), [row.arm for row in result.rows]
-    design, many = result.design, len(others)
-    return [
-        Standing(
+def findings(result: Comparison) -> list[Finding]:
+    """What is known of each arm, the first one's own first."""
+    design, rows = designed(result), result.rows
+    arms, (first, *others) = Arms(result.trials, result.metric), [row.arm for row in rows]
+    edges, floor, largest = at_edge(result), floor_of(result), design.largest
+    found = [Finding(first, Decision("open", None, 0), lost=len(arms.lost(first, largest)), at_edge=first in edges)]
+    for arm, row in zip(others, rows[1:], strict=True):
+        decision = decision_of(arms, arm, first, design, len(others))
+        found.append(Finding(
             arm,
-            decision_of(arms, arm, first, design, many),
-            trend_of(arms, arm, first, design, many),
+            decision,
+            in_floors(decision.lead, floor) if floor and decision.lead else None,
+            trend_of(arms, arm, first, design, len(others)),
             multiplier_of(arms, arm, first, design),
-        )
-        for arm in others
-    ]
+            row.cost.flops / rows[0].cost.flops,
+            len(arms.lost(arm, largest)),
+            arm in edges,
+        ))  # fmt: skip
+    return found
+
+
+def designed(result: Comparison) -> Design:
+    """The design of a comparison of arms that are named alone."""
+    assert result.design is not None
+    return result.design
+
+
+def at_edge(result: Comparison) -> tuple[str, ...]:
+    """The arms whose best learning rate is at the end of those tried."""
+    design = designed(result)
+    if not design.rates:
+        return ()
+    return tune(losses_of(result.trials, design.budgets[0]), [row.arm for row in result.rows], design.rates).at_edge
+
+
+def detects(result: Comparison) -> Outlook | None:
+    """What the seeds detect by the spread that was found: the largest of the arms that are open."""
+    design, arms = designed(result), Arms(result.trials, result.metric)
+    first, *others = [row.arm for row in result.rows]
+    found = list[Outlook]()
+    for arm in others:
+        own = leads(arms.figures(arm, design.largest), arms.figures(first, design.largest), True)
+        if decision_of(arms, arm, first, design, len(others)).word == "open" and (spread := noise.spread(own)):
+            looks = looks_of(design, len(own), len(others)) if design.until_decided else None
+            found.append(outlook(spread, len(own), len(others), looks))
+    return max(found, key=lambda one: one.size, default=None)
+
+
+def unit_of(metric: Metric) -> Unit:
+    """How differences of a metric are written."""
+    if metric.format.endswith("%}"):
+        return Unit("points", metric.format.replace("%}", "f}"), 100.0)
+    return Unit("nats" if metric == NATS else title_of(metric), metric.format)
 
 
 def decision_of(arms: Arms, arm: str, first: str, design: Design, many: int) -> Decision:
@@ -91,10 +125,9 @@ def open_arms(trials: Sequence[Trial], design: Design, metric: Metric) -> set[st
 
 def floor_of(result: Comparison) -> Floor | None:
     """How far two arms that are the same lie apart."""
-    assert result.design is not None
-    arms, first, budget = Arms(result.trials, result.metric), result.rows[0].arm, result.design.largest
-    again = arms.figures(first, budget, "null") if result.design.null else None
-    return noise_floor(arms.figures(first, budget), again)
+    design, arms, first = designed(result), Arms(result.trials, result.metric), result.rows[0].arm
+    again = arms.figures(first, design.largest, "null") if design.null else None
+    return noise.noise_floor(arms.figures(first, design.largest), again)
 
 
 def trend_of(arms: Arms, arm: str, first: str, design: Design, many: int) -> Trend | None:
