@@ -165,12 +165,11 @@ def follow(
 
 
 def word_of(lead: Estimate | None, margin: float | None, lost: bool, first_lost: bool) -> Word:
-    """What an interval decides."""
+    """What an interval decides. Inside the margin it is so on whichever side of zero: the margin says what is equal."""
     if lead is None or lead.low is None or lead.high is None:
         return "open"
+    if margin is not None and -margin < lead.low and lead.high < margin and not (lost or first_lost):
+        return "inside"
     if lead.low > 0 and not lost:
         return "ahead"
-    if lead.high < 0 and not first_lost:
-        return "behind"
-    inside = margin is not None and -margin < lead.low and lead.high < margin
-    return "inside" if inside and not (lost or first_lost) else "open"
+    return "behind" if lead.high < 0 and not first_lost else "open"

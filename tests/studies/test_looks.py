@@ -72,10 +72,10 @@ def brute_force(leads: list[float], looks: Looks, margin: float | None) -> tuple
     for n, bound in zip(looks.at, looks.bounds, strict=True):
         own = leads[:n]
         t = stats.ttest_1samp(own, 0.0).statistic
-        if abs(t) > bound:
-            return ("ahead" if t > 0 else "behind"), n
         if margin and all(s * stats.ttest_1samp(own, s * margin).statistic < -bound for s in (-1, 1)):
             return "inside", n
+        if abs(t) > bound:
+            return ("ahead" if t > 0 else "behind"), n
     return "open", looks.at[-1]
 
 
@@ -103,6 +103,7 @@ NEAR = {seed: lead - 1 for seed, lead in AHEAD.items()}
     (TURNED, [4], [], "behind"),
     (TURNED, [], [4], "open"),  # nor is the first arm
     (NEAR, [], [], "inside"),
+    ({seed: 0.3 + lead / 10 for seed, lead in NEAR.items()}, [], [], "inside"),  # a lead that is shown to be small
     (NEAR, [4], [], "open"),
     (NEAR, [], [4], "open"),
     ({0: 1.0}, [1, 2, 3, 4], [], "open"),
