@@ -1,7 +1,5 @@
 """Where independent jobs run: processes of this machine or a Dask cluster, as `concurrent.futures` executors."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import queue

@@ -12,8 +12,6 @@ White space separates parts; "@exact" stands where a tableau does; a tableau alo
 names none.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from fractions import Fraction

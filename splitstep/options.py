@@ -1,7 +1,5 @@
 """Options: the entries of a section of a recipe as a frozen record, and those of training. No torch here."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

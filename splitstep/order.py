@@ -14,8 +14,6 @@ Conditions on fractions are tested exactly, in integers. Those on doubles are te
 if the terms are so large that rounding exceeds it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache

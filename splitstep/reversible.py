@@ -11,8 +11,6 @@ On a GPU an error would have to wait for the device, so a difference makes gradi
 on a CPU. Compiled code may round differently in its two passes, so it is not compared.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial

@@ -1,7 +1,5 @@
 """Splitting schemes as pure data: which fields advance, in what order, by what fraction. No torch here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The table of named schemes. A new scheme is one row."""
 
-from __future__ import annotations
-
 from .notation import read
 from .scheme import Scheme, compose, with_tableau
 from .support.registry import Registry

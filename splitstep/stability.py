@@ -6,8 +6,6 @@ One explicit step of x' = lambda x multiplies x by R(h lambda), R(z) = 1 + sum_k
 e^(-i theta) - 1, the circle of radius 1 around -1.
 """
 
-from __future__ import annotations
-
 from cmath import exp
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Explicit Butcher tableaux: how one sub-flow is advanced over its fraction of a step. No torch here."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from fractions import Fraction

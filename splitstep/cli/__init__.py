@@ -5,8 +5,6 @@ document to DIR/result.json; wrong input ends with one line on standard error an
 needs when it runs, so `--help` is quick.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

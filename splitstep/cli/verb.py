@@ -1,7 +1,5 @@
 """A verb of the shell, derived from a door: its parameters become arguments and options, its docstring the help."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections import OrderedDict

@@ -10,8 +10,6 @@ density proportional to cos(phi)^(n-1): u_n is a Markov chain, and one integral 
 look goes beyond its bound. With a true mean it is weighted by the likelihood ratio of the last u_n.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass

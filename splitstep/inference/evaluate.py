@@ -1,7 +1,5 @@
 """The figures of a model on a split. One that is not a run must fit the task: its kind, its tokens and its classes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Text from a language model: tokens drawn from its logits, and their text as it comes, whole characters only."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing

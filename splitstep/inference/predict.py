@@ -1,7 +1,5 @@
 """What a run's classifier or regressor says of texts and images, without the run's data."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Opening a finished run: its recipe, its model, its data if they are needed; and opening what writes text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from inspect import signature

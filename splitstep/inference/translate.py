@@ -1,7 +1,5 @@
 """Translations by a run's model: of lines, or of a held-out split with its scores."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ A field has one mask per forward pass, however often a scheme evaluates it. Reco
 graph capture cannot change the mask.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any

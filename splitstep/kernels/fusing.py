@@ -1,7 +1,5 @@
 """Whether one kernel may replace several operations of PyTorch: only on plain tensors that nothing traces."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from importlib import import_module

@@ -5,8 +5,6 @@ hashing counters (splitmix64), the same on every device and for every batch, and
 tokenizer: their answers differ by what the models say, and less by chance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,8 +1,6 @@
 """Logits over a vocabulary, and their cross-entropy. On a GPU the product is padded to a width that is fast, and the
 logits are read once in each of the two passes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeGuard
 

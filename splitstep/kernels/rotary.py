@@ -5,8 +5,6 @@ the queries and keys; another one turns and joins their gradients. A compiler le
 every layer and fuses the joining of gradients badly, which costs a fifth of the training rate.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

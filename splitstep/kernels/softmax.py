@@ -1,7 +1,5 @@
 """Softmax over long rows of logits, for divergences. On a GPU each function reads the logits once from memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Models of any kind, opened by one loader: as they are, or as schemes with fields."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Weights come from safetensors and GGUF only, never from pickles. Code that comes with a model runs only if you say so.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Literal, NamedTuple

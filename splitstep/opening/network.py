@@ -1,7 +1,5 @@
 """A pretrained model as the network that a run trains: the one that `start` names, or some of its layers."""
 
-from __future__ import annotations
-
 import hashlib
 from math import inf
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts to run a language model on: read from a file or the package's own, and as padded batches of tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The recipes of the package, one YAML file each. They are found by name, and listed, without importing torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

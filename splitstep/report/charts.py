@@ -1,8 +1,6 @@
 """Charts as values: what they show, without how it is drawn, and the scales of their axes: where a value stands, and
 which values have marks. `chart_to_html` in `drawing` draws every chart."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

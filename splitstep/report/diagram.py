@@ -1,7 +1,5 @@
 """A scheme as a picture: one step from left to right, a box per field, inline SVG."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple

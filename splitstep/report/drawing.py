@@ -3,8 +3,6 @@
 A page is one HTML file with its style and its script inside, which loads nothing.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

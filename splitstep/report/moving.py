@@ -5,8 +5,6 @@ What moves a chart through its states is a button, a slider and menus, which sta
 A dot of a plane costs some 15 characters as a pair of numbers and some 150 as a drawing with what hovering shows.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter, defaultdict

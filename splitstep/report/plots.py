@@ -4,8 +4,6 @@ Lines and bands are SVG stretched to the plot's area, with strokes that keep the
 at percentages of it, so nothing shrinks on a phone. What hovering shows is in `data-tips`, for the page's one script.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict

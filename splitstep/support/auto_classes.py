@@ -4,8 +4,6 @@ Each type is registered as a name. The module behind it is imported when a confi
 import registers the real classes, of configs and of models, in place of the names.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress

@@ -4,8 +4,6 @@ Whatever is wrong with one, its encoding, syntax, depth or outermost type, is a 
 file and the line.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

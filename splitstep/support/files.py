@@ -1,7 +1,5 @@
 """Files and folders that appear whole or not at all, whenever the process is killed or the disk fails."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

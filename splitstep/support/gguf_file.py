@@ -1,7 +1,5 @@
 """GGUF files as transformers reads them, but once, alone, and with the special tokens that they name."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Provenance: what a result was made with, so that it can be made again. Every run and every study keeps one."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

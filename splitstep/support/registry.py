@@ -1,7 +1,5 @@
 """Things by name: this package's own, and those that other packages add through entry points."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar, final

@@ -1,7 +1,5 @@
 """The run directory: resolved recipe, versions, metrics, checkpoints, model and result."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """The training loop. Batches are a pure function of the step, so a run can stop and continue anywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import ExitStack
 from math import isfinite

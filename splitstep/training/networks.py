@@ -2,8 +2,6 @@
 scheme, drawn from a seed, or from the weights of another run's model or of a folder that `save_pretrained` wrote.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields

@@ -1,8 +1,6 @@
 """The result of a run: a typed record, written as JSON and read back as it was written; and the model card, which is
 the README.md of a model's folder, with the front matter that the Hub reads."""
 
-from __future__ import annotations
-
 import html
 import re
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """A run in memory: learner, optimizer and progress, saved to its directory and restored from it."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from functools import cached_property
