@@ -38,11 +38,13 @@ class BlockSource:
 
 @dataclass(frozen=True)
 class ConfigSource:
-    """The document of a config.json; `kept`: the network has the size in it, not the recipe's."""
+    """The document of a config.json; `kept`: the network has the size in it, not the recipe's; `ffn`: the width of its
+    feed-forward networks, if it was chosen for a cost."""
 
     file: str
     document: dict[str, Any]
     kept: bool = False
+    ffn: int | None = None
 
 
 def read_block(named: str) -> BlockSource:

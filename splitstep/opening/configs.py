@@ -43,6 +43,8 @@ def adapted(source: ConfigSource, shape: CausalShape) -> Adapted:
         resize(names, entries, shape)
     for key in LEFT_OUT:
         entries.pop(key, None)
+    if source.ffn is not None and (key := width_entry(before)) is not None:
+        entries[key] = source.ffn
     after = checked(source, entries, type(before))
     old, new = ({key: value for key, value in one.to_dict().items() if key not in LEFT_OUT} for one in (before, after))
     changed = {key: (old.get(key), new[key]) for key in new if new[key] != old.get(key)}

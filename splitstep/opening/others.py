@@ -17,6 +17,7 @@ from ..models.base import silent
 from ..models.block import BlockConfig, SplitstepBlockForCausalLM, shape_around, trust
 from ..models.cost import Cost
 from ..models.counted import counted
+from ..models.leaks import check_leaks
 from ..recipe import Recipe, dictated
 from ..shape import CausalShape
 from ..sources import BlockSource, ConfigSource
@@ -78,6 +79,12 @@ def build(recipe: Recipe, task: Task, room: float) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.train.seed)
         return make()
+
+
+def check_network(recipe: Recipe, task: Task) -> None:
+    """Refuse a network of others that changes shapes, or sees later tokens or other examples."""
+    if recipe.source is not None:
+        check_leaks(build(recipe, task, inf), recipe.source.file, task.length)
 
 
 def no_start(model: Any, recipe: Recipe, task: Task, directory: RunDirectory) -> Start | None:

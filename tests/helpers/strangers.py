@@ -34,6 +34,34 @@ def block(width, heads, layer, ffn):
 """
 )
 
+FUTURE = GOOD.replace("is_causal=True", "is_causal=False")
+CLOSED = FUTURE.replace("nn.init.constant_(self.out.bias, 0.25)", "nn.init.zeros_(self.out.weight)")
+DROPS = GOOD.replace(
+    "F.relu(self.up(self.norms[1](x)))", "F.dropout(F.relu(self.up(self.norms[1](x))), 0.5, self.training)"
+)
+CHUNKS = GOOD.replace(
+    "y = F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+    "t = torch.arange(x.shape[1]) // 16\n"
+    "        y = F.scaled_dot_product_attention(q, k, v, attn_mask=t[:, None] >= t)",
+)  # each chunk of 16 tokens sees all of itself
+BATCH_NORM = (
+    HEAD
+    + """
+class Layer(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm, self.up = nn.BatchNorm1d(width), nn.Linear(width, width)
+
+    def forward(self, x):
+        return x + self.up(self.norm(x.transpose(1, 2)).transpose(1, 2)).relu()
+
+
+def block(width, heads, layer):
+    return Layer(width)
+"""
+)
+SINGLE = BATCH_NORM.replace("self.norm(x.transpose(1, 2)).transpose(1, 2)", "x @ torch.eye(x.shape[-1])")
+
 
 def write_block(folder: Path, text: str = GOOD, name: str = "block") -> str:
     """A file with the block, and how an arm names it."""

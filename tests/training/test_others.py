@@ -1,18 +1,19 @@
 """Networks of others in a run: they train, are saved and load like ours, and what does not fit is refused in a line."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from strangers import GOOD, HEAD, gpt2, llama, write_block, write_config
+from strangers import BATCH_NORM, FUTURE, GOOD, HEAD, gpt2, llama, write_block, write_config
 from transformers import BertConfig, T5Config
 
 from splitstep.models.block import TRUSTED, SplitstepBlockForCausalLM, block_of, mark_of
 from splitstep.models.counted import counted
 from splitstep.opening.load import open_model
-from splitstep.opening.others import adapted_config, build, maker
+from splitstep.opening.others import adapted_config, build, check_network, maker
 from splitstep.recipe import Recipe, load_recipe
 from splitstep.sources import BlockSource
 from splitstep.training import train
@@ -161,6 +162,13 @@ def test_a_block_that_is_wrong_is_refused_in_one_line(case: str, recipe: Callabl
     with pytest.raises(ValueError, match=message) as raised:
         cost()
     assert "\n" not in str(raised.value)
+
+
+def test_a_network_is_tried_before_it_trains(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    for text, message in ((GOOD, None), (FUTURE, r"^mine.py:block sees later tokens"), (BATCH_NORM, "training mode")):
+        asked = recipe(network("block", write_block(tmp_path, text)))
+        with pytest.raises(ValueError, match=message) if message else nullcontext():
+            check_network(asked, asked.load_task())
 
 
 def test_a_missing_file_and_a_task_without_causal_models_are_refused(
