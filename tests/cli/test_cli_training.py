@@ -1,15 +1,12 @@
 """The verbs of training: train, evaluate, generate, compare; and one clear line for everything that is wrong."""
 
-import errno
 import io
 import json
 import math
 import os
 import re
 import signal
-import subprocess
 import time
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -321,30 +318,6 @@ def test_a_start_that_fails_leaves_the_directory_free(folder: Path, capsys: Caps
         assert not (folder / "out").exists()
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 64 kB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("only root can mount a small disk")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-@pytest.mark.parametrize("verb", ["train", "compare"])
-def test_a_full_disk_is_one_line(folder: Path, capsys: Capsys, tiny_disk: Path, verb: str) -> None:
-    words = ["--schemes", "lie", "--seeds", "1"] if verb == "compare" else []
-    assert cli.main([verb, "tiny.yaml", *words, "--out", str(tiny_disk / "out")]) == 2
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert os.strerror(errno.ENOSPC) in last
-    assert last.startswith(f"Error: {tiny_disk}")
-    assert not list(tiny_disk.rglob("result.json"))
-
-
 def workers_of(pid: int) -> list[int]:
     """The spawned worker processes of a process, those that are gone or dead left out."""
     import psutil
@@ -383,12 +356,6 @@ def test_nobody_works_on_after_the_end(tmp_path: Path, end: signal.Signals) -> N
     assert not any(psutil.pid_exists(pid) and psutil.Process(pid).status() != "zombie" for pid in workers)
 
 
-NARROW = [
-    "data.patch=4", "model.layers=1", "model.width=16", "model.heads=2", "model.ffn=32", "train.batch=8",
-    "train.steps=24",
-]  # fmt: skip
-
-
 def test_an_ablation_s_directory_of_something_else_is_refused(tmp_path: Path, capsys: Capsys) -> None:
     (tmp_path / "recipe.yaml").write_text("task: digits\n")
     (tmp_path / "file").write_text("")
@@ -401,29 +368,3 @@ def test_an_ablation_s_directory_of_something_else_is_refused(tmp_path: Path, ca
         (tmp_path / "study", "full-lr0.002-seed2 belongs to another run"),
     ):
         assert says in refusal(capsys, "ablate", "--task", "digits", "--out", out)
-
-
-@pytest.mark.slow
-def test_a_killed_ablation_goes_on_where_it_was(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -> None:
-    """Its process and its worker are killed; it continues in this process."""
-    words = ["ablate", "--task", "digits", *NARROW, "--arms", "no-norm", "--seeds", "2", "--rates", "1e-3"]
-    words += ["--engine", "local=1", "--json"]
-    study = Program([*words, "--out", "killed"], tmp_path)
-    ended = lambda: len(list(tmp_path.glob("killed/runs/*/result.json")))  # noqa: E731
-    while not ended() and study.returncode is None:
-        time.sleep(0.05)
-    os.killpg(study.pid, signal.SIGKILL)
-    study.communicate(timeout=60)
-    kept = {file: file.stat().st_mtime_ns for file in tmp_path.glob("killed/runs/*/result.json")}
-    assert 1 <= len(kept) < 4
-    assert not (tmp_path / "killed" / "result.json").exists()
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(running, "open_engine", here)
-    found = []
-    for out in ("killed", "whole"):
-        assert cli.main([*words, "--out", out]) == 0
-        found.append(json.loads(capsys.readouterr().out))
-    assert all(file.stat().st_mtime_ns == time for file, time in kept.items())
-    first, second = found
-    assert first["arms"] == second["arms"]  # bit for bit those of a study that nobody killed
-    assert first["replay"] == second["replay"]

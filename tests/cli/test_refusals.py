@@ -18,6 +18,7 @@ FILES = {
     + "".join(f"x{n}: &x{n} [{', '.join([f'*x{n - 1}'] * 10)}]\n" for n in range(1, 10)),  # 10^9 entries
 }
 COMPARE = "compare --schemes lie,macaron --out out"
+SHAPE = "for an input of shape (2, 1): it must return the shape that it takes."
 LINES = {
     "": "Missing verb",
     "shemes": "Did you mean schemes?",
@@ -111,6 +112,27 @@ LINES = {
     "ablate --task digits model.norm=none": "the arms full and no-norm are the same for this recipe",
     "ablate --task digits 'ablate.arms={full: {}}'": "there is an arm full already",
     "ablate --task digits --engine cluster": "--engine cluster is unknown",
+    "approximate max --eps 0": "eps=0 must be a positive number.",
+    "approximate 'lambda x: np.log(x)'": "not finite",
+    "approximate 'lambda x: np.random.random(x.shape)'": "must not be random",
+    "approximate 'lambda x: undefined(x)'": "fails on an array",
+    "approximate 'lambda x: x.sum()' --lipschitz 2": f"returns shape () {SHAPE}",
+    "approximate 'lambda x: x[0] if x[0, 0] < 0.5 else x'": f"returns shape (1,) {SHAPE}",
+    "approximate max --tokens 4 --no-positions": "2 tokens, or of 3 of dimension 1",
+    "approximate maxx": "Did you mean max?",
+    "approximate max --sweep beta=1": "give several eps",
+    "approximate max --tokens 9": "needs at least",
+    "approximate sort --no-positions": "is not equivariant",
+    "approximate max --lipschitz 0.5": "is contradicted",
+    "converge": "splitstep converge runs/digits",
+    "converge --task digits": "or --depths",
+    "converge --task digits --depths 3": "give at least two different depths",
+    "converge --task digits --depths 3,6 --steps 1": "--steps is for a run",
+    "converge --task digits --depths 3,6 --seeds 0": "--seeds 0",
+    "converge --task digits --depths 3,6 --out .": "holds other files",
+    "converge digits scheme=lie-postnorm --depths 3,6 --out new": "there is no equation",
+    "converge digits model.step=-1 --depths 3,6 --out new": "step=-1",
+    "converge numbers --depths 3,6 --out new": "models with two stacks",
 }
 
 

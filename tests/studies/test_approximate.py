@@ -86,30 +86,3 @@ def test_a_typed_function_is_run_on_one_sequence_at_a_time(tmp_path: Path) -> No
     document = json.loads((tmp_path / "result.json").read_text())
     assert document["rows"][0]["met"]
     assert document["target"] == typed
-
-
-SHAPE = "for an input of shape (2, 1): it must return the shape that it takes."
-
-
-@pytest.mark.parametrize(("words", "says"), [
-    (["max", "--eps", "0"], "eps=0 must be a positive number."),
-    (["lambda x: np.log(x)"], "not finite"),
-    (["lambda x: np.random.random(x.shape)"], "must not be random"),
-    (["lambda x: undefined(x)"], "fails on an array"),
-    (["lambda x: x.sum()", "--lipschitz", "2"], f"returns shape () {SHAPE}"),
-    (["lambda x: x[0] if x[0, 0] < 0.5 else x"], f"returns shape (1,) {SHAPE}"),
-    (["max", "--tokens", "4", "--no-positions"], "2 tokens, or of 3 of dimension 1"),
-    (["maxx"], "Did you mean max?"),
-    (["max", "--sweep", "beta=1"], "give several eps"),
-    (["max", "--tokens", "9"], "needs at least"),
-    (["sort", "--no-positions"], "is not equivariant"),
-    (["max", "--lipschitz", "0.5"], "is contradicted"),
-])  # fmt: skip
-def test_wrong_input_is_one_line_and_exit_code_2(
-    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["approximate", *words, "--out", str(tmp_path / "out")]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert len(printed.err.splitlines()) == 1
-    assert says in printed.err

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from commands import refusal
 from inline import here
 from scipy import stats
 from torch import Tensor
@@ -155,22 +154,3 @@ def test_the_study_trains_every_depth_writes_what_report_reads_and_goes_on_where
     after = {file: file.stat().st_mtime_ns for file in before}
     assert [file for file in before if before[file] == after[file]] == [f for f in before if f.parents[1] != gone]
     assert json.loads((out / "result.json").read_text()) == document
-
-
-def test_wrong_input_of_the_verb_is_one_line_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    wrong = {
-        "give at least two different depths": ["--task", "digits", "--depths", "3"],
-        "--steps is for a run": ["--task", "digits", "--depths", "3,6", "--steps", "1"],
-        "--seeds 0": ["--task", "digits", "--depths", "3,6", "--seeds", "0"],
-        "holds other files": ["--task", "digits", "--depths", "3,6", "--out", str(tmp_path)],
-        "there is no equation": ["digits", "scheme=lie-postnorm", "--depths", "3,6", "--out", str(tmp_path / "new")],
-        "step=-1": ["digits", "model.step=-1", "--depths", "3,6", "--out", str(tmp_path / "new")],
-        "models with two stacks": ["numbers", "--depths", "3,6", "--out", str(tmp_path / "new")],
-        "or --depths": ["--task", "digits"],
-    }
-    for message, words in wrong.items():
-        assert message in refusal(capsys, "converge", *words)
-    assert not (tmp_path / "new").exists()

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from children import NUMBERS, RECIPE, Child, everything, killed, lines, newest, run, trained
+from disasters import small_disk
 from safetensors.torch import load_file, save_file
 
 from splitstep.support import files
@@ -324,45 +324,15 @@ def test_two_processes_do_not_train_one_run(tmp_path: Path) -> None:
         run(document, tmp_path)
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Any:
-    """A file system of two thirds of a megabyte."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=640k", "none", str(disk)], capture_output=True)
-    if made.returncode:
-        pytest.skip("only root may mount a small file system")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True)
-
-
-@pytest.mark.parametrize("room", [16, 60, 100, 130])
-def test_no_space_left(room: int, small_disk: Path, whole: Whole) -> None:
-    """One error that names what could not be written; with room again, the run goes on as if nothing had happened."""
-    out, ballast = small_disk / "run", small_disk / "ballast"
-    ballast.write_bytes(bytes((640 - room) * 1024))
-    with pytest.raises(OSError, match="No space left") as caught:
-        trained(RECIPE, out)
-    assert str(caught.value.filename).startswith(str(out))
-    assert not list(small_disk.rglob(".part-*"))
-    assert not list(out.rglob("result.json"))
-    if (out / "metrics.jsonl").exists():
-        lines(out)  # each one whole
-    ballast.unlink()
-    trained(RECIPE, out)
-    assert everything(out) == whole[0]
-
-
-def test_no_space_for_a_line(small_disk: Path) -> None:
+def test_no_space_for_a_line(tmp_path: Path) -> None:
     """Of a line that does not fit nothing is left."""
-    directory = RunDirectory(small_disk)
-    (small_disk / "ballast").write_bytes(bytes(600 * 1024))
     records = ({"step": step, "text": "x" * 333} for step in range(10_000))
-    with pytest.raises(OSError, match="No space left") as caught:
-        list(map(directory.log, records))
-    assert caught.value.filename == str(directory.metrics)
-    assert [line["step"] for line in lines(small_disk)] == list(range(len(lines(small_disk))))
-    assert len(lines(small_disk)) > 10
+    with small_disk(tmp_path / "disk", "size=40k") as disk:
+        with pytest.raises(OSError, match="No space left") as caught:
+            list(map(RunDirectory(disk).log, records))
+        assert caught.value.filename == str(RunDirectory(disk).metrics)
+        assert [line["step"] for line in lines(disk)] == list(range(len(lines(disk))))
+        assert len(lines(disk)) > 10
 
 
 def test_a_failed_rename_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
