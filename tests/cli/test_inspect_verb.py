@@ -3,11 +3,10 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from commands import Capsys
+from commands import Capsys, failure
 from pretrained_folders import POSITIONS, WORDS, llama, saved
 from transformers import ViTConfig, ViTModel
 
@@ -17,17 +16,6 @@ from splitstep.cli import main
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(tmp_path_factory.mktemp("models") / "llama", llama())
-
-
-def refused(capsys: Capsys, *words: Any) -> str:
-    """The one line of an inspection that is refused."""
-    assert main(["inspect", *map(str, words)]) == 2
-    out, error = capsys.readouterr()
-    assert out == ""
-    line = error.splitlines()[-1]
-    assert line.startswith("Error: ")
-    assert len([one for one in error.splitlines() if one.startswith(("Error", "Traceback"))]) == 1
-    return line
 
 
 def test_it_writes_a_page_and_a_result_that_can_be_drawn_again(folder: Path, tmp_path: Path, capsys: Capsys) -> None:
@@ -91,7 +79,7 @@ def test_the_verdict_is_decided_by_default_and_texts_that_are_not_used_are_count
 def test_wrong_options_are_one_line(
     folder: Path, tmp_path: Path, capsys: Capsys, words: list[str], message: str
 ) -> None:
-    assert message in refused(capsys, folder, "--out", tmp_path / "out", *words)
+    assert message in failure(capsys, "inspect", folder, "--out", tmp_path / "out", *words)[-1]
     assert not (tmp_path / "out").exists()
 
 
@@ -99,8 +87,8 @@ def test_a_folder_of_other_files_and_an_empty_file_of_texts_are_refused(
     folder: Path, tmp_path: Path, capsys: Capsys
 ) -> None:
     (tmp_path / "empty.txt").write_text("\n \n")
-    assert "holds other files" in refused(capsys, folder, "--out", tmp_path)
-    line = refused(capsys, folder, "--text", tmp_path / "empty.txt", "--out", tmp_path / "out")
+    assert "holds other files" in failure(capsys, "inspect", folder, "--out", tmp_path)[-1]
+    line = failure(capsys, "inspect", folder, "--text", tmp_path / "empty.txt", "--out", tmp_path / "out")[-1]
     assert "empty.txt has no texts: write one text a line" in line
 
 
@@ -128,7 +116,7 @@ MODELS = {  # and more of folders that do not load in tests/opening
 @pytest.mark.parametrize(("name", "message"), MODELS.items())
 def test_what_cannot_be_looked_into_is_refused(name: str, message: str, tmp_path: Path, capsys: Capsys) -> None:
     broken(name, tmp_path / "model")
-    assert re.search(message, refused(capsys, tmp_path / "model", "--out", tmp_path / "out"))
+    assert re.search(message, failure(capsys, "inspect", tmp_path / "model", "--out", tmp_path / "out")[-1])
 
 
 def test_a_model_with_numbers_that_overflow_is_still_a_page(tmp_path: Path, capsys: Capsys) -> None:

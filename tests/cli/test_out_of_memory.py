@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from commands import failure
 from distil_pairs import bpe, gpt2, instructions, llama, saved
 from inline import forked
 from jobs import fill_device, fill_device_in_training
@@ -19,15 +20,6 @@ from splitstep.training import loop
 
 TINY = ["model.layers=1", "model.width=8", "model.heads=2", "model.ffn=8"]
 QUICK = ["train.steps=2", "train.batch=4", "train.warmup=1", "train.evaluate_every=1", "train.log_every=1"]
-
-
-def line_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """The one line that says what is wrong."""
-    assert cli.main(words) == 2
-    printed = capsys.readouterr().err
-    assert "Traceback" not in printed
-    [line] = [line for line in printed.splitlines() if line.startswith("Error: ")]
-    return line
 
 
 @pytest.mark.parametrize(
@@ -48,7 +40,7 @@ def test_which_errors_say_that_memory_is_lacking(error: Exception, whether: bool
 
 def test_any_verb_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(slopes, "integrate", fill_device)
-    assert line_of(capsys, "schemes", "--measure") == (
+    assert failure(capsys, "schemes", "--measure")[-1] == (
         "Error: the device has too little memory: end what else runs there, or write CUDA_VISIBLE_DEVICES= before the "
         "command to use the CPU."
     )
@@ -68,7 +60,7 @@ def test_training_says_to_lower_the_batch(
     at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(loop, at, fill_device)
-    line = line_of(capsys, "train", "digits", *TINY, *QUICK, "--out", str(tmp_path / "run"))
+    line = failure(capsys, "train", "digits", *TINY, *QUICK, "--out", str(tmp_path / "run"))[-1]
     assert "too little memory: lower train.batch, raise train.accumulate" in line
 
 
@@ -86,7 +78,7 @@ def test_a_worker_says_to_run_fewer_jobs(
     monkeypatch.setattr(running, "run_one", act)
     words = ["compare", "--task", "digits", "--schemes", "lie", "--seeds", "2", *TINY, *QUICK]
     with forked(), TemporaryDirectory() as folder:
-        line = line_of(capsys, *words, "--engine", f"local={processes}", "--out", f"{folder}/study")
+        line = failure(capsys, *words, "--engine", f"local={processes}", "--out", f"{folder}/study")[-1]
     assert line.startswith("Error: runs/lie-seed")
     assert advice in line
 
@@ -101,7 +93,7 @@ def test_a_teacher_without_memory_is_told_apart_from_its_student(
     words = ["distil", teacher, student, "--text", text, "--method", "skl", "--out", str(tmp_path / "run"), *QUICK]
     with monkeypatch.context() as patch:
         patch.setattr(cached_teacher, "fill", fill_device)
-        line = line_of(capsys, *words)
+        line = failure(capsys, *words)[-1]
     assert "too little memory for the teacher to read 16 rows at once" in line
     assert "lower data.length, with another --out" in line
     assert cli.main(words) == 0

@@ -11,13 +11,20 @@ Capsys = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
 
 
-def refusal(capsys: Capsys, *words: Any) -> str:
-    """The line on standard error of a call that is wrong; it prints nothing else."""
+def failure(capsys: Capsys, *words: Any) -> list[str]:
+    """The lines on standard error of a call that is wrong; the last one says so, and nothing else does."""
+    capsys.readouterr()
     assert cli.main([*map(str, words)]) == 2
     printed = capsys.readouterr()
+    told = printed.err.splitlines()
     assert printed.out == ""
-    [line] = printed.err.splitlines()
-    assert line.startswith("Error: ")
+    assert [line for line in told if line.startswith(("Error: ", "Traceback"))] == told[-1:]
+    return told
+
+
+def refusal(capsys: Capsys, *words: Any) -> str:
+    """The line on standard error of a call that is wrong; it prints nothing else."""
+    [line] = failure(capsys, *words)
     return f"{line}\n"
 
 

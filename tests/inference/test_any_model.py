@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from commands import call, refusal
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-from splitstep import cli
 from splitstep.inference.evaluate import evaluate_model
 from splitstep.tasks import language, task
 from splitstep.tasks.batching import spans
@@ -48,22 +47,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def called(capsys: pytest.CaptureFixture[str], *words: Any) -> dict[str, Any]:
-    assert cli.main([*map(str, words), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refused(capsys: pytest.CaptureFixture[str], *words: Any) -> str:
-    assert cli.main([*map(str, words)]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    return line
-
-
 def test_a_folder_of_transformers_continues_as_its_own_generate_does(
     by_bytes: tuple[Path, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder, model = by_bytes
-    found = called(capsys, "generate", folder, "--prompt", "def ", "--tokens", 15, "--temperature", 0)
+    found = call(capsys, "generate", folder, "--prompt", "def ", "--tokens", 15, "--temperature", 0)
     wanted = model.generate(torch.tensor([list(b"def ")]), max_new_tokens=15, do_sample=False)[0, 4:]
     assert found["text"] == bytes(wanted.tolist()).decode(errors="replace")
     assert (found["model"], found["stopped_by"]) == (str(folder), None)
@@ -75,10 +63,10 @@ def test_text_ends_at_the_model_s_own_end_of_text(tmp_path: Path, capsys: pytest
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)
     options = ("--prompt", "w1 w2", "--tokens", 12, "--temperature", 0)
     gpt2(tmp_path / "endless", tokenizer)
-    endless = called(capsys, "generate", tmp_path / "endless", *options)["text"].split()
+    endless = call(capsys, "generate", tmp_path / "endless", *options)["text"].split()
     last = next(word for word in endless if word != endless[0])
     gpt2(tmp_path / "ends", tokenizer, eos_token_id=int(last[1:]))
-    found = called(capsys, "generate", tmp_path / "ends", *options)
+    found = call(capsys, "generate", tmp_path / "ends", *options)
     assert found["text"].split() == endless[: endless.index(last)]
     assert found["stopped_by"] == last
 
@@ -88,8 +76,8 @@ def test_a_run_s_model_folder_writes_and_scores_as_the_run_does(
 ) -> None:
     folder = Path(shutil.copytree(run / "model", tmp_path / "model"))
     words = ("--prompt", "import ", "--tokens", 30)
-    assert called(capsys, "generate", folder, *words)["text"] == called(capsys, "generate", run, *words)["text"]
-    found, wanted = called(capsys, "evaluate", folder, "--task", "stdlib", LIMIT), called(capsys, "evaluate", run)
+    assert call(capsys, "generate", folder, *words)["text"] == call(capsys, "generate", run, *words)["text"]
+    found, wanted = call(capsys, "evaluate", folder, "--task", "stdlib", LIMIT), call(capsys, "evaluate", run)
     assert found["figures"] == pytest.approx(wanted["figures"], rel=1e-6)
     assert found["scheme"] == wanted["scheme"]
 
@@ -121,7 +109,7 @@ def test_models_that_do_not_fit_are_one_line(
     gpt2(swapped, PreTrainedTokenizerFast(tokenizer_object=letters))
     gpt2(many, PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))))
     capsys.readouterr()  # saving draws bars
-    assert "holds a BertModel, which does not continue text" in refused(capsys, "generate", bert)
+    assert "holds a BertModel, which does not continue text" in refusal(capsys, "generate", bert)
     for model, name, message in (
         (bert, "stdlib", 'holds a BertModel, and task "stdlib" needs a SplitstepForCausalLM: name a task'),
         (many, "stdlib", 'has vocab_size 2, and task "stdlib" has 256'),
@@ -131,11 +119,11 @@ def test_models_that_do_not_fit_are_one_line(
         (by_bytes[0], "text", "option path is missing"),
         (run, "stdlib", "is a run, which has its own task: leave out --task stdlib"),
     ):
-        assert message in refused(capsys, "evaluate", model, "--task", name)
+        assert message in refusal(capsys, "evaluate", model, "--task", name)
     words = ("evaluate", by_bytes[0], "--task", "stdlib")
-    assert "model.width=8 does not belong to the task" in refused(capsys, *words, "model.width=8")
-    assert 'no option "lenght"; did you mean "length"?' in refused(capsys, *words, "data.lenght=8")
-    assert "which has its own data: leave out data.length=8" in refused(capsys, "evaluate", run, "data.length=8")
-    assert "leave out --beams" in refused(capsys, *words, "--beams", 2)
-    assert "has no split" in refused(capsys, *words, "--split", "tost", LIMIT)
-    assert "--task stdlib" in refused(capsys, "evaluate", by_bytes[0])
+    assert "model.width=8 does not belong to the task" in refusal(capsys, *words, "model.width=8")
+    assert 'no option "lenght"; did you mean "length"?' in refusal(capsys, *words, "data.lenght=8")
+    assert "which has its own data: leave out data.length=8" in refusal(capsys, "evaluate", run, "data.length=8")
+    assert "leave out --beams" in refusal(capsys, *words, "--beams", 2)
+    assert "has no split" in refusal(capsys, *words, "--split", "tost", LIMIT)
+    assert "--task stdlib" in refusal(capsys, "evaluate", by_bytes[0])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from commands import refusal
 from inline import forked, here
 from tiny_causal import LINES, ROWS, gpt2, llama
 
@@ -71,14 +72,6 @@ def words(place: Path, methods: str, seeds: int, out: str = "out", student: str 
     given = ["compare", "distil", str(place / "teacher"), str(place / student), *QUICK, "--answer-tokens", "2"]
     named = ["--text", str(place / "text.jsonl"), "--out", str(place / out)]
     return [*given, *named, "--methods", methods, "--seeds", str(seeds)]
-
-
-def refused(capsys: pytest.CaptureFixture[str], given: list[str]) -> str:
-    """The one line of a command that is refused."""
-    capsys.readouterr()
-    assert cli.main(given) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    return line
 
 
 @pytest.mark.slow
@@ -214,7 +207,7 @@ def test_weights_that_changed_under_their_name_are_refused(
     name = which.split()[0]
     other = llama(seed=5) if name == "teacher" else gpt2("byte BPE", seed=5)
     other.model.save_pretrained(place / name)
-    line = refused(capsys, words(place, "ce", 2))
+    line = refusal(capsys, *words(place, "ce", 2)).strip()
     assert f"{place / 'out'} began with other weights of the {name} (sha256 " in line
     assert line.endswith("restore those, or name a new directory with --out")
     assert [folder.name for folder in (place / "out" / "runs").iterdir()] == ["ce-seed0"]
@@ -243,7 +236,7 @@ def test_advice_about_the_cache_is_right_for_this_verb(place: Path, capsys: pyte
     assert [(place / name).exists() for name in ("here", "elsewhere/teacher")] == [True, False]
     text = (place / "text.jsonl").read_text()
     (place / "text.jsonl").write_text(text.replace("ask 0", "ask for more"))
-    line = refused(capsys, elsewhere)
+    line = refusal(capsys, *elsewhere)
     assert "here is a cache of another text" in line
     assert ": name another --out and, " in line
     assert not [name for name in ("--cache", "--online") if name in NO_DISK + line]
