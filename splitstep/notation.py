@@ -34,6 +34,7 @@ START = re.compile(
 PART = re.compile(START.pattern + r"(?=\s|\)|$)")
 GLOBAL = re.compile(r"@(?P<tableau>[a-z]\w*)\s*$")
 TERM = re.compile(rf"(?P<weight>{NUMBER})\s*\(")
+LONGEST = 10_000  # characters; the work for the order of a scheme grows with the square of its length
 
 
 def fail(text: str, position: int, what: str) -> ValueError:
@@ -45,6 +46,8 @@ def fail(text: str, position: int, what: str) -> ValueError:
 @lru_cache(1024)
 def read(text: str) -> Scheme:
     """The scheme that the notation describes; schemes are frozen, so a text is parsed once."""
+    if len(text) > LONGEST:
+        raise ValueError(f"Scheme {text[:40]!r}... has {len(text):,} characters: write at most {LONGEST:,}.")
     if not text.strip():
         raise ValueError('An empty scheme: write one such as "A F" or "F0/2 A F1/2", or a row\'s name such as macaron.')
     position = _skip(text, 0)

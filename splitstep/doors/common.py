@@ -105,15 +105,14 @@ def check_folder(out: Path | None) -> None:
         raise OSError(number, os.strerror(number), str(out))
 
 
-def new_folder(out: Path | None) -> None:
-    """Make the directory before any work is done for it; refuse one of a run or a comparison."""
+def check_new(out: Path | None) -> None:
+    """As `check_folder`; refuse also the directory of a run or a comparison."""
     check_folder(out)
     if out is None:
         return
     for mark, owner in (("recipe.yaml", "belongs to a single run"), ("runs", "holds a comparison")):
         if (out / mark).exists():
             raise ValueError(f"{out} {owner}: name a new directory with --out")
-    out.mkdir(parents=True, exist_ok=True)
 
 
 def check_free(out: Path, study: str) -> None:
@@ -142,5 +141,6 @@ def written(result: W, out: Path | None) -> W:
     """The result, whose JSON document is written if there is a folder for it."""
     if out is not None:
         document: Any = result
+        out.mkdir(parents=True, exist_ok=True)
         write_atomically(out / "result.json", json_text(document.json()))
     return result

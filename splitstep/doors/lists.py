@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..recipes import FOLDER, recipe_names, suggestion
 from ..support.documents import read_json
-from .common import new_folder, written
+from .common import check_new, written
 from .door import door
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def shown(
     from ..report.tables import to_markdown
     from .results import Listing
 
-    new_folder(out)
+    check_new(out)
     found = listed()
     return to_markdown(table(found)) if markdown else written(Listing(kind, found, table(found)), out)
 
@@ -117,7 +117,7 @@ def report(
         return as_markdown(found, "losses" if losses else "")
     if len(found) > 1 and out:
         raise ValueError(f"--json and --out need one directory, not {len(found)}: leave them out, or name one.")
-    new_folder(out)
+    check_new(out)
     return [one._replace(page=one.result.save(out) if out else one.result.save_page(one.directory)) for one in found]
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from .common import default_folder, kept, new_folder, recipe_asked
+from .common import check_new, default_folder, kept, recipe_asked
 from .door import door
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def schemes(*notations: str, measure: bool = False, svg: Path | None = None, out
     from ..schemes import scheme
 
     texts = [str(scheme(text)) for text in notations]  # refuses a wrong one before torch is imported
-    new_folder(out)
+    check_new(out)
     from ..studies.orders import orders
 
     result = orders(texts)
@@ -54,6 +54,7 @@ def schemes(*notations: str, measure: bool = False, svg: Path | None = None, out
         from ..report.diagram import picture
         from ..support.files import write_atomically
 
+        svg.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(svg, picture([(row.name or row.notation, scheme(row.notation)) for row in result.rows]))
     return kept(result, out)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..recipes import find_recipe
-from .common import default_folder, new_folder, written
+from .common import check_new, default_folder, written
 from .door import Lines, door
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def apart(run: Path, out: Path | None) -> None:
     """Refuse a folder for the output of a verb that reads a run if it is the run's own, which has its own result."""
     if out is not None and out.resolve() == run.resolve():
         raise ValueError(f"--out {out} is the run's own directory, with its own result: name another one.")
-    new_folder(out)
+    check_new(out)
 
 
 @dataclass(frozen=True)

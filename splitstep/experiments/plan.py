@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +20,7 @@ from ..support.typed import check_entries, nearest, read_as
 from ..support.words import split_list
 from ..tasks import Task
 from ..training.directory import RunDirectory
+from ..training.networks import check_bytes
 from .experiment import Setting
 
 FULL = "full"
@@ -246,10 +248,11 @@ def slug(notation: str) -> str:
     return name or f"{letters}-{hashlib.sha256(notation.encode()).hexdigest()[:8]}"
 
 
-def check_runs(runs: Sequence[Planned], out: Path, tasks: Mapping[str, Task]) -> list[Planned]:
+def check_runs(runs: Sequence[Planned], out: Path, tasks: Mapping[str, Task], room: float = inf) -> list[Planned]:
     """The runs, the most expensive first, so no long one starts last. `tasks`: by the block of a run.
 
-    Refuses schemes without an equal-cost twin and folders of other runs, before anything is computed.
+    Refuses schemes without an equal-cost twin, networks that take more than `room` bytes in training, and folders of
+    other runs, before anything is computed.
     """
     work: dict[Row, int] = {}  # the same for all seeds
     if (out / "recipe.yaml").exists():
@@ -257,6 +260,8 @@ def check_runs(runs: Sequence[Planned], out: Path, tasks: Mapping[str, Task]) ->
     for run in runs:
         task, train = tasks[run.block], run.recipe.train
         if run.row not in work:
-            work[run.row] = train.steps * train.batch * cost(run.recipe.config(task), task.length).flops
+            found = cost(run.recipe.config(task), task.length)
+            check_bytes(found.parameters, room)
+            work[run.row] = train.steps * train.batch * found.flops
         RunDirectory(out / run.folder).holds(run.recipe)
     return sorted(runs, key=lambda run: -work[run.row])

@@ -5,10 +5,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from math import inf
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from ..jobs import Engine, open_engine, threads_per_job
+import torch
+
+from ..jobs import Engine, check_engine, open_engine, threads_per_job
 from ..support.memory import NoMemory, no_memory
 from ..support.provenance import Provenance, made_by_study
 from ..support.typed import plain
@@ -16,6 +19,7 @@ from ..support.words import counted
 from ..tasks import Task
 from ..text.files import data_root
 from ..training.directory import InUse, RunDirectory
+from ..training.processes import Processes
 from ..training.progress import Progress, RunsProgress
 from .plan import Planned, check_runs
 from .trials import RunRecord, read_ended
@@ -54,11 +58,17 @@ class Workplace(NamedTuple):
     engine: str
     quiet: bool
 
+    @property
+    def room(self) -> float:
+        """The bytes that a run may take; what a GPU or another machine has, only its workers know."""
+        here = check_engine(self.engine)[0] == "local" and not torch.cuda.is_available()
+        return Processes(0, 1, torch.device("cpu")).memory if here else inf
+
     def execute(self, runs: Sequence[Planned], tasks: Mapping[str, Task], tidy: bool = False) -> list[RunRecord]:
         """What the runs ended with, in the order of the plan; those of an earlier call are read. `tidy`: checkpoints of
         runs that are over are deleted."""
         out, data, ended = self.out.resolve(), data_root(self.data).resolve(), dict[str, RunRecord]()
-        ordered = check_runs(runs, out, tasks)
+        ordered = check_runs(runs, out, tasks, self.room)
         jobs = [Job(run.folder, run.recipe.train.steps, run_one, (run, out, data)) for run in ordered]
         with Progress(self.title, sum(job.steps for job in jobs), self.quiet) as bar:
             for folder, found in run_left(jobs, kept_record, out, self.engine, RunsProgress(bar, len(jobs))):
@@ -132,8 +142,6 @@ def run_jobs(jobs: Sequence[Job[T]], out: Path, engine_text: str, watch: RunsPro
 
 def in_worker(threads: int, wait_seconds: float, act: Callable[..., T], *arguments: Any) -> T:
     """Do one job in a worker, after a pause, with so many threads of torch."""
-    import torch
-
     time.sleep(wait_seconds)
     with _one_at_a_time:
         torch.set_num_threads(threads)

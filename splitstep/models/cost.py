@@ -47,13 +47,23 @@ def cost(config: SplitstepConfig, length: int | None = None, source_length: int 
     encoder, decoder and head are counted, with a source of `source_length` tokens (by default as many as the target's).
     """
     length, source = lengths_of(config, length, source_length)
-    model = sketch(config)
-    return Cost(
-        sum(p.numel() for p in model.parameters()),
-        body_parameters(model),
-        round(Fraction(example_flops(model, length, source), length)),
-        length,
-    )
+    parameters, body, flops = counts(config, length, source)
+    return Cost(parameters, body, round(Fraction(flops, length)), length)
+
+
+def counts(config: SplitstepConfig, length: int, source: int) -> list[int]:
+    """All parameters, those of the body, and the FLOPs of an example. Layers of equal widths cost the same, so a deep
+    stack of them is counted with one layer and with two."""
+    deep = next((name for name in config.depths if getattr(config, name) > 2), None)
+    if deep is None or isinstance(config.ffn, list):
+        model = sketch(config)
+        parameters = sum(p.numel() for p in model.parameters())
+        return [parameters, body_parameters(model), example_flops(model, length, source)]
+    shallow, more = (deepcopy(config), deepcopy(config)), getattr(config, deep) - 1
+    for layers, each in enumerate(shallow, 1):
+        setattr(each, deep, layers)
+    one, two = (counts(each, length, source) for each in shallow)
+    return [a + more * (b - a) for a, b in zip(one, two, strict=True)]
 
 
 def lengths_of(config: SplitstepConfig, length: int | None, source_length: int | None = None) -> tuple[int, int]:

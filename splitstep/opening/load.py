@@ -119,8 +119,15 @@ def open_folder(
             raise ValueError(
                 f"{folder} has a damaged weight file, perhaps half of it: download it again ({first_line(error)})"
             ) from None
-        raise ValueError(f"{folder} does not open: {first_line(error)}") from None
+        raise ValueError(f"{folder} does not open: {explained(error)}") from None
     return Opened(model.eval(), tokenizer, processor, name, source)
+
+
+def explained(error: Exception) -> str:
+    """What an error of transformers means; ours say it themselves."""
+    if "ignore_mismatched_sizes" in str(error):
+        return f"its weights have other shapes than {CONFIG} says; {DAMAGED}"
+    return first_line(error) if type(error) is ValueError else f"{DAMAGED} ({first_line(error)})"
 
 
 def read_model(folder: Path, trust_remote_code: bool) -> Any:

@@ -30,8 +30,10 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says in its first line; its name, if it says nothing."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    """What an error says in its first line, and in the second if that only announces it; its name, if it says
+    nothing."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return " ".join(lines[: 2 if lines[0].endswith(":") else 1])
 
 
 def one_line(text: str, most: int = 500) -> str:

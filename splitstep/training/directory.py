@@ -54,6 +54,7 @@ class RunDirectory:
         self.recipe_file = path / "recipe.yaml"
         self.result_file = path / "result.json"
         self.checkpoints = path / "checkpoints"
+        self.environment_file = path / "environment.json"
         self.metrics = path / "metrics.jsonl"
         self.model = path / "model"
         self.translations = path / "translations"
@@ -95,7 +96,7 @@ class RunDirectory:
 
     def release(self) -> None:
         """Release a directory that was claimed just now and holds no progress."""
-        for file in (self.recipe_file, self.path / "environment.json"):
+        for file in (self.recipe_file, self.environment_file):
             file.unlink(missing_ok=True)
         with suppress(OSError):
             self.path.rmdir()
@@ -174,7 +175,7 @@ class RunDirectory:
 
     def keep_environment(self, now: Environment) -> None:
         """Record what the run depends on; if it is recorded already, refuse other data and another start."""
-        file = self.path / "environment.json"
+        file = self.environment_file
         if not file.exists():
             write_atomically(file, json.dumps(plain(now), indent=2) + "\n")
         before = self.environment()
@@ -188,11 +189,10 @@ class RunDirectory:
                 )
 
     def environment(self) -> Environment:
-        file = self.path / "environment.json"
         try:
-            return read_as(Environment, read_json(file, "anything"), "it")
+            return read_as(Environment, read_json(self.environment_file, "anything"), "it")
         except ValueError:
-            raise ValueError(f"{file} is damaged: name a new directory with --out") from None
+            raise ValueError(f"{self.environment_file} is damaged: name a new directory with --out") from None
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Append one line, or nothing if the disk has no room for all of it."""

@@ -141,6 +141,8 @@ def begin(recipe: Recipe, directory: RunDirectory, world: Processes, data: Path 
     """The run, new or continued, with its environment recorded. The first process loads the data first and fetches
     what is missing; then the others find it."""
     task = world.on_first(lambda: recipe.load_task(data)) or recipe.load_task(data)
+    if directory.environment_file.exists():
+        directory.environment()  # a damaged one is refused before anything changes
     run = Run(recipe, directory, task, world)
     now = Environment(made(data=task.describe()), run.start)
     world.on_first(lambda: directory.keep_environment(now))

@@ -18,7 +18,7 @@ from transformers import AutoConfig, PreTrainedConfig
 from ..fields import Diffusion
 from ..models import KINDS, SplitstepConfig, SplitstepModel
 from ..models.base import all_stacks, refuse_not_finite, refuse_pickles
-from ..models.cost import Cost, cost, sketch
+from ..models.cost import Cost, cost
 from ..probes import observe
 from ..recipe import NETWORKS, Recipe, dictated
 from ..schemes import name_of, scheme
@@ -83,19 +83,14 @@ BYTES = 16  # per parameter in training: itself, its gradient and AdamW's two mo
 def build_model(recipe: Recipe, task: Task, room: float = inf) -> SplitstepModel:
     """The recipe's network, initialised from its seed alone; refused if training it takes more than `room` bytes."""
     config = recipe.config(task)
-    check_room(config, room)
+    check_bytes(cost(config).parameters, room)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.train.seed)
         return KINDS[task.model].model(config)
 
 
-def check_room(config: SplitstepConfig, room: float) -> None:
-    """Refuse a network that cannot be trained in `room` bytes, before it takes any."""
-    check_bytes(sum(p.numel() for p in sketch(config).parameters()), room)
-
-
 def check_bytes(parameters: int, room: float) -> None:
-    """Refuse to train so many parameters in `room` bytes, if they do not fit."""
+    """Refuse a network of so many parameters that cannot be trained in `room` bytes, before it takes any."""
     if BYTES * parameters > room:
         raise ValueError(
             f"the model has {parameters:,} parameters, which take {BYTES * parameters / 2**30:,.0f} GiB in training, "
