@@ -284,7 +284,7 @@ def approximate(
 
 def construction(result: Approximation, built: Built, out: Path) -> Construction:
     """What was built, with its network saved beside the result."""
-    from ..models.base import silent
+    from ..support.auto_classes import silent
     from .results import Construction
 
     with silent():

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import torch
 
 from ..jobs import Engine, check_engine, open_engine, threads_per_job
+from ..recipe import NETWORKS
 from ..support.memory import NoMemory, no_memory
 from ..support.provenance import Provenance, made_by_study
 from ..support.typed import plain
@@ -19,6 +20,7 @@ from ..support.words import counted
 from ..tasks import Task
 from ..text.files import data_root
 from ..training.directory import InUse, RunDirectory
+from ..training.networks import SCHEME, stored_start
 from ..training.processes import Processes
 from ..training.progress import Progress, RunsProgress
 from .plan import Planned, check_runs
@@ -59,10 +61,15 @@ class Workplace(NamedTuple):
     quiet: bool
 
     @property
+    def is_here(self) -> bool:
+        """Whether runs execute on this machine, with its files."""
+        return check_engine(self.engine)[0] == "local"
+
+    @property
     def room(self) -> float:
         """The bytes that a run may take; what a GPU or another machine has, only its workers know."""
-        here = check_engine(self.engine)[0] == "local" and not torch.cuda.is_available()
-        return Processes(0, 1, torch.device("cpu")).memory if here else inf
+        known = self.is_here and not torch.cuda.is_available()
+        return Processes(0, 1, torch.device("cpu")).memory if known else inf
 
     def execute(self, runs: Sequence[Planned], tasks: Mapping[str, Task], tidy: bool = False) -> list[RunRecord]:
         """What the runs ended with, in the order of the plan; those of an earlier call are read. `tidy`: checkpoints of
@@ -70,12 +77,23 @@ class Workplace(NamedTuple):
         out, data, ended = self.out.resolve(), data_root(self.data).resolve(), dict[str, RunRecord]()
         ordered = check_runs(runs, out, tasks, self.room)
         jobs = [Job(run.folder, run.recipe.train.steps, run_one, (run, out, data)) for run in ordered]
+        if self.is_here:
+            check_starts([run for run in ordered if not (out / run.folder).exists()], tasks)
         with Progress(self.title, sum(job.steps for job in jobs), self.quiet) as bar:
             for folder, found in run_left(jobs, kept_record, out, self.engine, RunsProgress(bar, len(jobs))):
                 ended[folder] = found
                 if tidy:
                     shutil.rmtree(RunDirectory(out / folder).checkpoints, ignore_errors=True)
         return [ended[run.folder] for run in runs]
+
+
+def check_starts(runs: Sequence[Planned], tasks: Mapping[str, Task]) -> None:
+    """Refuse what a run cannot start from before any of them begins."""
+    found = {(run.block, run.scheme, run.arm, run.recipe.start): run for run in runs}
+    for run in found.values():
+        recipe, task = run.recipe, tasks[run.block]
+        if recipe.start is not None and NETWORKS.find(recipe.network_name) is SCHEME:
+            stored_start(recipe.start, recipe.config(task), recipe, task)
 
 
 def run_one(run: Planned, out: Path, data: Path) -> RunRecord:

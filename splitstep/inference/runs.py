@@ -10,8 +10,8 @@ import torch
 from transformers import AutoTokenizer
 
 from ..models import KINDS, SplitstepModel
-from ..models.base import silent
 from ..opening import Opened, open_model
+from ..support.auto_classes import silent
 from ..support.documents import AGAIN, readable
 from ..tasks import TASKS, Task
 from ..tasks.language import Language
@@ -100,7 +100,7 @@ def open_language_model(name: str | Path, data: Path | None = None) -> LanguageM
     if TASKS[task].model != "causal":
         raise ValueError(f'task "{task}" has no text to continue: generate needs a run of a language model')
     if (run.model / TOKENIZER).is_file():
-        with readable(run.model / TOKENIZER, AGAIN):
+        with silent(), readable(run.model / TOKENIZER, AGAIN):
             tokenizer = AutoTokenizer.from_pretrained(run.model)
         return with_tokenizer(lambda: run.load_model()[0], tokenizer, tokenizer.model_max_length)
     made = run.recipe.load_task(data)

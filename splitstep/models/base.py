@@ -22,7 +22,6 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, PreTrainedModel, initialization
-from transformers.utils import logging
 
 from ..fields import Diffusion, draw_seed
 from ..fields.attention import QueriesKeysValues, unplanned_attention
@@ -32,20 +31,6 @@ from .body import Embedding, sinusoid_table
 from .cache import SourceCache
 from .config import SplitstepConfig
 from .outputs import Look, PassOptions, check_arguments
-
-
-@contextmanager
-def silent() -> Iterator[None]:
-    """Without the progress bars that transformers draws and the tables that it prints while it loads and saves."""
-    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if shown:
-            logging.enable_progress_bar()
 
 
 def refuse_pickles(place: Any, subfolder: str) -> None:

@@ -27,7 +27,7 @@ from ..integrate import Event
 from ..letters import foreign, letter_of
 from ..schemes import scheme as scheme_of
 from ..shape import KINDS, SHAPES
-from .base import silent
+from ..support.auto_classes import silent
 from .config import SplitstepConfig, kind_of
 from .cost import example_flops
 

@@ -10,9 +10,9 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from ..flows.layers import CAUSAL
 from ..models import SplitstepConfig
-from ..models.base import silent
 from ..shape import CausalShape
 from ..sources import ConfigSource
+from ..support.auto_classes import silent
 from ..support.words import first_line
 
 FFN = ("ffn", "intermediate_size", "n_inner", "ffn_dim")  # what configs call the width of feed-forward networks

@@ -24,9 +24,10 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 from transformers.models.auto.image_processing_auto import AutoImageProcessor  # at the top it asks for torchvision
 
 from ..models import SplitstepConfig, SplitstepModel
-from ..models.base import refuse_not_finite, refuse_pickles, silent
+from ..models.base import refuse_not_finite, refuse_pickles
 from ..models.block import BlockConfig, SplitstepBlockForCausalLM, Untrusted
 from ..models.config import kind_of
+from ..support.auto_classes import silent
 from ..support.documents import read_json
 from ..support.gguf_file import gguf_source, gguf_tokenizer, is_gguf
 from ..support.words import first_line

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from ..flows.layers import layers_of
-from ..models.base import silent
 from ..models.block import BlockConfig, SplitstepBlockForCausalLM, shape_around, trust
 from ..models.cost import Cost
 from ..models.counted import counted
@@ -21,6 +20,7 @@ from ..models.leaks import check_leaks
 from ..recipe import Recipe, dictated
 from ..shape import CausalShape
 from ..sources import BlockSource, ConfigSource
+from ..support.auto_classes import silent
 from ..support.words import first_line
 from ..tasks import Batch, Task
 from ..training.directory import RunDirectory

@@ -1,4 +1,5 @@
-"""transformers without waiting: model types that its Auto classes find by themselves, and an import without extras.
+"""transformers without waiting or noise: model types that its Auto classes find by themselves, an import without
+extras, and readers that print nothing.
 
 Each type is registered as a name. The module behind it is imported when a config of that type is first asked for; that
 import registers the real classes, of configs and of models, in place of the names.
@@ -95,3 +96,19 @@ def lean() -> Iterator[None]:
     finally:
         for name, function in known.items():
             setattr(utils, name, function)
+
+
+@contextmanager
+def silent() -> Iterator[None]:
+    """Without the progress bars that transformers draws, and the tables and warnings that it prints while it loads and
+    saves."""
+    logging: Any = import_module("transformers.utils.logging")
+    shown, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if shown:
+            logging.enable_progress_bar()

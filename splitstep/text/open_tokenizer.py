@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from ..support.auto_classes import silent
 from ..support.gguf_file import gguf_source, gguf_tokenizer, is_gguf
 from ..support.words import first_line
 
@@ -17,9 +18,10 @@ def open_tokenizer(name: str) -> Any:
     place = Path(name).expanduser()
     folder = None if place.is_file() else checked_folder(place if place.is_dir() else download(name), name)
     try:
-        if folder is None:
-            return from_gguf(place)
-        found = AutoTokenizer.from_pretrained(folder)
+        with silent():
+            if folder is None:
+                return from_gguf(place)
+            found = AutoTokenizer.from_pretrained(folder)
     except Exception as error:  # what is there can break its reader in any way
         raise ValueError(
             f"{name} has no tokenizer that opens ({first_line(error)}): save one beside the model"

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from ..models.base import silent
+from ..support.auto_classes import silent
 from ..support.files import whole_folder
 from ..support.provenance import made
 from ..support.words import counted

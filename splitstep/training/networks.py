@@ -24,6 +24,7 @@ from ..recipe import NETWORKS, Recipe, dictated
 from ..schemes import name_of, scheme
 from ..stability import beyond_limit, longest_step
 from ..stack import Stack
+from ..support.auto_classes import silent
 from ..support.documents import AGAIN, readable
 from ..support.typed import read_as
 from ..tasks import Batch, Task
@@ -131,20 +132,27 @@ def load_start(model: SplitstepModel, recipe: Recipe, task: Task, directory: Run
     """Load the weights that the recipe names into the model, unless a checkpoint is about to be loaded."""
     if recipe.start is None or list_checkpoints(directory.checkpoints):
         return None
-    folder = model_folder(recipe.start)
-    with readable(f"start: the model in {folder}", AGAIN):
-        config = AutoConfig.from_pretrained(folder)
-        stored = {name: x for file in sorted(folder.glob("*.safetensors")) for name, x in load_file(file).items()}
-    refuse_not_finite(stored, f"start: {folder}")
-    check_same(config, model.config, recipe, task)
-    if not task.same_tokens(folder):
-        raise ValueError(f"start: {recipe.start} has other tokens than the task: {data_of_start(recipe, task)}")
+    kind, stored = stored_start(recipe.start, model.config, recipe, task)
     weights = dict(model.named_parameters())
-    taken = taken_over(stored, weights, config.model_type == model.config.model_type, recipe.start)
+    taken = taken_over(stored, weights, kind == model.config.model_type, recipe.start)
     for name in taken:
         weights[name].copy_(stored[name])
     new, left = ([name for name in names if name not in taken] for names in (weights, stored))
-    return Start(recipe.start, sha256_of(folder), len(taken), new, left)
+    return Start(recipe.start, sha256_of(model_folder(recipe.start)), len(taken), new, left)
+
+
+def stored_start(start: str, here: SplitstepConfig, recipe: Recipe, task: Task) -> tuple[str, dict[str, Tensor]]:
+    """The kind of model that a run is to start from, and its weights; refused if they are damaged, mean something else
+    in the network of this config, or go with other tokens."""
+    folder = model_folder(start)
+    with silent(), readable(f"start: the model in {folder}", AGAIN):
+        config = AutoConfig.from_pretrained(folder)
+        stored = {name: x for file in sorted(folder.glob("*.safetensors")) for name, x in load_file(file).items()}
+    refuse_not_finite(stored, f"start: {folder}")
+    check_same(config, here, recipe, task)
+    if not task.same_tokens(folder):
+        raise ValueError(f"start: {start} has other tokens than the task: {data_of_start(recipe, task)}")
+    return config.model_type, stored
 
 
 def model_folder(path: str) -> Path:

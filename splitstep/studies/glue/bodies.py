@@ -9,6 +9,7 @@ from ...experiments.study import STUDIES
 from ...models import KINDS, SplitstepConfig
 from ...recipe import OURS
 from ...schemes import label
+from ...support.auto_classes import silent
 from ...support.documents import AGAIN, read_json, readable
 from ...support.typed import Figure
 from ...support.words import split_list
@@ -115,7 +116,7 @@ def config_of(path: str) -> SplitstepConfig:
     from transformers import AutoConfig
 
     folder = model_folder(path)
-    with readable(f"start: the model in {folder}", AGAIN):
+    with silent(), readable(f"start: the model in {folder}", AGAIN):
         config = AutoConfig.from_pretrained(folder)
     if not isinstance(config, SplitstepConfig):
         raise ValueError(f"start: {path} is a {config.model_type} model: name one that splitstep trained")

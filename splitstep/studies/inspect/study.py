@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from ...flows import Flow
-from ...models.base import silent
 from ...opening import Opened, load, open_model
 from ...probes import PROBES, Figures, Probe
 from ...probes.layer_maps import LayerBlocks
 from ...probes.watching import watch_flow
+from ...support.auto_classes import silent
 from ...support.provenance import made_by_study
 from ...training.progress import Counting
 from .own_probes import Guarded, Judge, KeptStates, SavedStates, Sizes, rounded, rounded_rows, token_paths
