@@ -7,6 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from .integrate import Event, Field, Site, Step, integrate, refine, uniform
+from .own_letters import letter
 from .scheme import (
     Scheme,
     average,
@@ -43,7 +44,7 @@ __all__ = [  # noqa: F405
     "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel", "Stack", "Step", "Tableau",
     "TranslationConfig", "VectorsConfig", "__version__", "ablate", "approximate", "average", "compare",
     "compare_distil", "compare_glue", "compose", "converge", "cost", "decoder", "distil", "evaluate", "flows",
-    "generate", "inspect", "integrate", "load", "observe", "opening", "predict", "refine", "scheme", "train",
+    "generate", "inspect", "integrate", "letter", "load", "observe", "opening", "predict", "refine", "scheme", "train",
     "translate", "twin", "uniform", "unshare", "with_diffusion", "with_projections", "with_tableau",
     "without_residuals",
 ]  # fmt: skip

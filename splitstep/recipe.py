@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 import yaml
 
 from .options import TrainOptions, check_int64, errors_at, read_options
+from .own_letters import sources_of
 from .recipes import find_recipe, read_about
 from .schemes import name_of, scheme
 from .shape import shape_of
@@ -61,6 +62,7 @@ class Recipe:
     probes: tuple[str, ...] = ()
     network: str | dict[str, Any] = "scheme"  # how the model is made: of a scheme, as `start` names it, or a source
     start: str | None = None  # a run, or a folder that save_pretrained wrote, whose weights the run starts from
+    sources: dict[str, dict[str, str]] | None = None  # of letters that no package has; nobody types them
 
     def __post_init__(self) -> None:
         objective_options(self.objective)
@@ -71,6 +73,8 @@ class Recipe:
                 PROBES.find(name)
         for name in ("scheme", "reference"):  # a row's name and its notation mean the same run
             object.__setattr__(self, name, str(scheme(getattr(self, name))))
+        fields = (*scheme(self.scheme).fields, *scheme(self.reference).fields)
+        object.__setattr__(self, "sources", sources_of(fields, self.sources))
 
     @property
     def network_name(self) -> str:
@@ -129,7 +133,7 @@ def dictated(task: Task) -> dict[str, Any]:
 
 SECTIONS, ABOUT = ("data", "model", "train"), "about"
 ABLATE = "ablate"  # a section that `splitstep ablate` reads; it is not part of a run
-OURS = frozenset({"scheme", "format", "matched"})  # config entries that a recipe's `model` does not take
+OURS = frozenset({"scheme", "format", "matched", "sources"})  # config entries that a recipe's `model` does not take
 
 
 def read_recipe(document: Entries, where: str) -> Recipe:

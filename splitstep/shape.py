@@ -11,6 +11,7 @@ from math import inf, isfinite
 from typing import Any, ClassVar, Literal, get_origin
 
 from .letters import LETTERS
+from .own_letters import sources_of
 from .scheme import Scheme, decoder
 from .schemes import scheme
 from .stability import beyond_limit
@@ -73,8 +74,7 @@ def feed_forwards(s: Scheme) -> list[str]:
 
 
 def names_fields(activation: Mapping[str, str], halves: Sequence[str]) -> bool:
-    """Whether activations are given for all of a scheme's feed-forward fields and, besides, at most for those of other
-    schemes: {F: gelu, F0: relu, F1: gelu} serves "A F" and "F0/2 A F1/2"."""
+    """Whether activations are given for all of a scheme's feed-forward fields; others may be of other schemes."""
     return activation.keys() >= set(halves) and all(re.fullmatch(r"F\d*", name) for name in activation)
 
 
@@ -126,6 +126,7 @@ class Shape:
     init_std: float = 0.02
     init_modes: int = 0
     matched: dict[str, Any] | None = None  # what a twin was matched to, and both costs
+    sources: dict[str, dict[str, str]] | None = None  # the files of letters that no package has, and their hashes
 
     def __post_init__(self) -> None:
         self.check()
@@ -139,8 +140,7 @@ class Shape:
     def check(self) -> None:
         """Refuse wrong entries; bring the scheme to its canonical text."""
         self.check_format()
-        if isinstance(self.scheme, (str, Scheme)):
-            self.scheme = str(scheme(self.scheme))
+        self.scheme = str(scheme(self.scheme))
         for name, kind in self.entries().items():
             read_as(kind, value := getattr(self, name), name)
             for one in value if isinstance(value, list) else [value]:
@@ -170,6 +170,7 @@ class Shape:
 
     def check_fields(self) -> None:
         """Refuse a scheme with fields that models do not have, and activations that do not fit its fields."""
+        self.sources = sources_of(self.fields, self.sources)
         for name in self.fields:
             letter = LETTERS.get(name[0])
             if letter is None or not letter.free:
@@ -177,7 +178,8 @@ class Shape:
                 yet = f" ({letter.title}), which no model has yet" if letter and not letter.field else ""
                 raise ValueError(
                     f"The scheme {self.scheme!r} needs a field {name}{yet or ', which this model does not have'}: it "
-                    f"has {have} and the projections N, M, P; a decoder adds C (cross-attention) by itself."
+                    f"has {have} and the projections N, M, P; a decoder adds C (cross-attention) by itself, and "
+                    "--letters FILE your own."
                 )
         halves = feed_forwards(scheme(self.scheme))
         if isinstance(self.activation, dict) and not names_fields(self.activation, halves):
@@ -217,9 +219,8 @@ class Shape:
 
     def check_diffusion(self) -> None:
         """Refuse explicit diffusion whose step is beyond the limit of its tableau."""
-        axes = 1 if self.grid is None else 2
         for (s, _), ends in zip(self.stacks(), self.stencils(), strict=True):
-            if wrong := beyond_limit(s, self.diffusion, self.step / self.substeps, ends, axes):
+            if wrong := beyond_limit(s, self.diffusion, self.step / self.substeps, ends, 2 if self.grid else 1):
                 raise ValueError(f"diffusion={self.diffusion}: {wrong}.")
 
     def check_ffn(self) -> None:
@@ -372,8 +373,7 @@ class ImageShape(Shape):
 
     @property
     def grid(self) -> tuple[int, int]:
-        side = self.image_size // self.patch
-        return side, side
+        return (side := self.image_size // self.patch), side
 
     def check_length(self, length: int) -> None:
         if length != self.max_positions:

@@ -43,6 +43,7 @@ def compare(
     sweep: list[str] | None = None,
     engine: str = "local",
     data: Path | None = None,
+    letters: tuple[Path, ...] = (),
 ) -> Comparison | Outline:
     """Train networks at equal cost and compare them over seeds.
 

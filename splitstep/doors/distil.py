@@ -32,6 +32,7 @@ def distil(
     cache: Path | None = None,
     online: bool = False,
     data: Path | None = None,
+    letters: tuple[Path, ...] = (),
     stop: Callable[[], Any] | None = None,
 ) -> Trained:
     """Train a small model to show what a large one shows. If the run is stopped or killed, the same command continues
@@ -117,6 +118,7 @@ def compare_distil(
     out: Path | None = None,
     engine: str = "local",
     data: Path | None = None,
+    letters: tuple[Path, ...] = (),
 ) -> DistilResult:
     """Distil one model into students by several methods, and compare the students over seeds.
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, NamedTuple, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from ..own_letters import read_letters
 from ..support.words import split_list
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,6 +26,7 @@ Lines = NewType("Lines", list)  # of standard input, for a verb
 SECTION = "\n\nParameters:\n"
 ENTRY = re.compile(r"(\w+)(?: (.+?))?: (.*)", re.DOTALL)
 NUMBERS = {int: "a whole number", float: "a number"}
+LETTERS = "letters"
 COMMON = (
     "recipe RECIPE: A recipe by name, such as digits, or a YAML file.",
     "changes KEY=VALUE: Recipe entries to change, such as train.steps=500.",
@@ -47,6 +49,7 @@ COMMON = (
     "out DIR: The folder of all output; what was interrupted there continues. Default: runs/VERB-NAME.",
     "engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.",
     "data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.",
+    f"{LETTERS} FILES: Python files that define letters of schemes, such as my.py.",
 )  # what is said of parameters that several doors have or that need much room, unless a door says something else
 
 
@@ -77,7 +80,9 @@ class Parameter(NamedTuple):
         if given is None or self.form == "lines":
             return given
         parts = split_list(given) if self.form == "tuple" and isinstance(given, str) else given
-        return (tuple if self.form == "tuple" else list)(map(self.part, [parts] if isinstance(parts, str) else parts))
+        return (tuple if self.form == "tuple" else list)(
+            map(self.part, [parts] if isinstance(parts, str | Path) else parts)
+        )
 
     def part(self, given: Any) -> Any:
         """One of several as its type."""
@@ -88,7 +93,7 @@ class Parameter(NamedTuple):
 
 
 def door(function: F) -> F:
-    """The function, which also takes paths and lists as a shell has them: as text."""
+    """The function, which also takes paths and lists as a shell has them: as text. Letters are defined first."""
 
     @wraps(function)
     def called(*words: Any, **options: Any) -> Any:
@@ -96,6 +101,7 @@ def door(function: F) -> F:
         for one in parameters_of(function):
             if one.name in bound.arguments:
                 bound.arguments[one.name] = one.read(bound.arguments[one.name])
+        read_letters(bound.arguments.get(LETTERS) or ())
         return function(*bound.args, **bound.kwargs)
 
     called.__doc__ = completed(function)

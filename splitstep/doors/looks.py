@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
 
 @door
-def schemes(*notations: str, measure: bool = False, svg: Path | None = None, out: Path | None = None) -> Orders:
+def schemes(
+    *notations: str,
+    measure: bool = False,
+    svg: Path | None = None,
+    out: Path | None = None,
+    letters: tuple[Path, ...] = (),
+) -> Orders:
     """Show the cost and the computed orders of schemes.
 
     Example:
@@ -83,6 +89,7 @@ def converge(
     tokens: int | None = None,
     engine: str = "local",
     data: Path | None = None,
+    letters: tuple[Path, ...] = (),
 ) -> Result:
     """Ask whether a network is close to an equation.
 
@@ -112,8 +119,7 @@ def converge(
     if depths:
         refuse({**grid._asdict(), "examples": examples, **of_models}, "is for a run or a model", "--depths")
         return deepen(recipe_asked("converge", network, changes, task), depths, seeds, out, engine, data)
-    name = one_network(network, *changes, task, seeds)
-    if (Path(name) / "recipe.yaml").is_file():
+    if (Path(name := one_network(network, *changes, task, seeds)) / "recipe.yaml").is_file():
         refuse(of_models, "is for a pretrained model", "the run")
         return discretise(Path(name), out, grid, examples, data)
     refuse({"examples": examples, "data": data}, "is for a run of splitstep", "the model")
@@ -195,6 +201,7 @@ def inspect(
     trust_remote_code: bool = False,
     device: str | None = None,
     data: Path | None = None,
+    letters: tuple[Path, ...] = (),
 ) -> Inspection:
     """Look inside a pretrained Transformer: what its layers do to tokens.
 

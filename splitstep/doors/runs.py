@@ -24,6 +24,7 @@ def train(
     *changes: str,
     out: Path | None = None,
     data: Path | None = None,
+    letters: tuple[Path, ...] = (),
     tensorboard: bool = False,
     stop: Callable[[], Any] | None = None,
 ) -> Trained:
@@ -70,6 +71,7 @@ def evaluate(
     beams: int | None = None,
     length_penalty: float | None = None,
     data: Path | None = None,
+    letters: tuple[Path, ...] = (),
     out: Path | None = None,
 ) -> Evaluation:
     """Evaluate a run's model on a split of its data. Translators are also scored by BLEU and chrF.
@@ -143,7 +145,13 @@ class Translations:
 
 @door
 def translate(
-    run: Path, lines: Lines, *, beams: int | None = None, length_penalty: float | None = None, out: Path | None = None
+    run: Path,
+    lines: Lines,
+    *,
+    beams: int | None = None,
+    length_penalty: float | None = None,
+    out: Path | None = None,
+    letters: tuple[Path, ...] = (),
 ) -> Translations:
     """Translate lines from standard input with a run's model. The training data is not needed.
 
@@ -179,6 +187,7 @@ def generate(
     stop: list[str] | None = None,
     seed: int = 0,
     data: Path | None = None,
+    letters: tuple[Path, ...] = (),
     out: Path | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Sample:
@@ -210,7 +219,13 @@ def generate(
 
 @door
 def predict(
-    run: Path, lines: Lines, *, submission: Path | None = None, data: Path | None = None, out: Path | None = None
+    run: Path,
+    lines: Lines,
+    *,
+    submission: Path | None = None,
+    data: Path | None = None,
+    out: Path | None = None,
+    letters: tuple[Path, ...] = (),
 ) -> Predictions | Submission:
     """Label each line from standard input with a run's model: a text, two with a tab between them, or an image's path.
 

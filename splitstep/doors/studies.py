@@ -28,6 +28,7 @@ def compare_glue(
     sweep: list[str] | None = None,
     engine: str = "local",
     data: Path | None = None,
+    letters: tuple[Path, ...] = (),
 ) -> GlueResult:
     """Fine-tune pre-trained networks on GLUE and compare them over pre-training seeds.
 
@@ -72,6 +73,7 @@ def ablate(
     out: Path | None = None,
     engine: str = "local",
     data: Path | None = None,
+    letters: tuple[Path, ...] = (),
 ) -> Ablation:
     """Train a network without its residuals or norms, and measure what is lost.
 

@@ -12,6 +12,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import torch
 
 from ..jobs import Engine, check_engine, open_engine, threads_per_job
+from ..own_letters import Source, portable_sources, receive
 from ..recipe import NETWORKS
 from ..support.memory import NoMemory, no_memory
 from ..support.provenance import Provenance, made_by_study
@@ -138,11 +139,12 @@ def run_jobs(jobs: Sequence[Job[T]], out: Path, engine_text: str, watch: RunsPro
     """The jobs as they end, each with what it returned."""
     if not jobs:
         return
+    letters = portable_sources()
     with open_engine(engine_text, len(jobs)) as engine:
         watch.note(f"{counted(len(jobs), 'job')} on {engine.name}, {engine.workers} at once")
 
         def submit(job: Job[T], wait_seconds: float = 0.0) -> Future[T]:
-            return engine.executor.submit(in_worker, threads_per_job(), wait_seconds, job.act, *job.arguments)
+            return engine.executor.submit(in_worker, threads_per_job(), wait_seconds, letters, job.act, *job.arguments)
 
         futures = {submit(job): job for job in jobs}
         while futures:
@@ -158,11 +160,14 @@ def run_jobs(jobs: Sequence[Job[T]], out: Path, engine_text: str, watch: RunsPro
                 yield job, found
 
 
-def in_worker(threads: int, wait_seconds: float, act: Callable[..., T], *arguments: Any) -> T:
-    """Do one job in a worker, after a pause, with so many threads of torch."""
+def in_worker(
+    threads: int, wait_seconds: float, letters: Sequence[Source], act: Callable[..., T], *arguments: Any
+) -> T:
+    """Do one job in a worker, after a pause, with so many threads of torch and these letters."""
     time.sleep(wait_seconds)
     with _one_at_a_time:
         torch.set_num_threads(threads)
+        receive(letters)
         return act(*arguments)
 
 

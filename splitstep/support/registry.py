@@ -29,6 +29,7 @@ class Registry(Mapping[str, T], Generic[T]):
     ) -> None:
         self.sort, self.plural, self.accept, self.paths = sort, plural or f"{sort}s", accept, dict(paths or {})
         self.own: dict[str, T] = dict(own or {})
+        self.given: dict[str, T] = {}
         self._loaded: dict[str, T] = {}
         self._found: dict[str, EntryPoint] | None = None
 
@@ -39,10 +40,14 @@ class Registry(Mapping[str, T], Generic[T]):
         self.own[name] = value
         return value
 
+    def give(self, name: str, value: T) -> None:
+        """Take a thing for this process alone, in place of one that was given before."""
+        self.given[name] = value
+
     @property
     def known(self) -> dict[str, T]:
         """What is available without an import."""
-        return self.own | self._loaded
+        return self.own | self._loaded | self.given
 
     @property
     def added(self) -> Mapping[str, EntryPoint]:
@@ -54,8 +59,9 @@ class Registry(Mapping[str, T], Generic[T]):
         return self._found
 
     def __getitem__(self, name: str) -> T:
-        if name in self.own:
-            return self.own[name]
+        for known in (self.own, self.given):
+            if name in known:
+                return known[name]
         if name not in self._loaded:
             self._loaded[name] = self._load(self.added[name])
         return self._loaded[name]
@@ -85,10 +91,10 @@ class Registry(Mapping[str, T], Generic[T]):
             self.find(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys((*self.own, *self.added)))
+        return iter(dict.fromkeys((*self.own, *self.added, *self.given)))
 
     def __len__(self) -> int:
-        return len(self.own.keys() | self.added.keys())
+        return len(self.own.keys() | self.added.keys() | self.given.keys())
 
     def __contains__(self, name: Any) -> bool:
-        return name in self.own or name in self.added
+        return name in self.own or name in self.given or name in self.added

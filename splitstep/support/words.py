@@ -29,7 +29,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"Did you mean {near}?" if near else f"Known: {', '.join(names)}."
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What an error says in its first line, and in the second if that only announces it; its name, if it says
     nothing."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
