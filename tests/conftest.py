@@ -1,11 +1,14 @@
-"""What all tests share: one thread per worker, and the same hypothesis examples on every run."""
+"""What all tests share: one thread per worker, the same hypothesis examples on every run, a cache of the module's."""
 
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 # Some virtual machines advertise AMX and forbid it: a bfloat16 product then ends the process. Read when torch starts.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
+import pytest
 import torch
 from hypothesis import settings
 
@@ -14,3 +17,22 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)
 settings.register_profile("splitstep", deadline=None, derandomize=True, database=None)
 settings.load_profile("splitstep")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder of each module's own."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPLITSTEP_CACHE", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def inline() -> Iterator[None]:
+    """Runs of studies are in the process of the test."""
+    from inline import here
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("splitstep.experiments.running.open_engine", here)
+        yield

@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,6 @@ from splitstep.training import read_recipe, train
 MODEL = {"layers": 1, "width": 16, "heads": 2, "ffn": 32, "positions": "learned"}
 TRAIN = {"steps": 30, "batch": 16, "lr": 1e-2, "warmup": 2, "evaluate_every": 15, "evaluate_batch": 32}
 ENDS = ("\nand a second line", ', "quoted"', " — déjà vu", "")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def write(path: Path, header: list[str], rows: list[list[Any]]) -> str:

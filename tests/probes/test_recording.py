@@ -83,9 +83,8 @@ def test_what_was_recorded_after_the_checkpoint_is_dropped(tmp_path: Path) -> No
     assert directory.tensor_steps() == directory.logged() == []
 
 
-def test_a_translator_is_watched_on_as_many_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_translator_is_watched_on_as_many_examples(tmp_path: Path) -> None:
     """Its batches are counted in tokens."""
-    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
     task = read_recipe({**NUMBERS, "data": {**NUMBERS["data"], "valid": 60}}, "r").load_task()
     assert len(next(task.batches("valid", 16))["labels"]) < 16
     assert len(first_examples(task, 16)["labels"]) == 16

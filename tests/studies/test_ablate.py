@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from inline import here
 from made_up import ablation, about, outcome, trial
 
-from splitstep.experiments import running
 from splitstep.experiments.plan import ARMS, PAPER, entrants_of, find_arms, plan, read_ablate, recipes_of
 from splitstep.experiments.statistics import Bounds, estimate
 from splitstep.experiments.study import STUDIES
@@ -40,12 +37,7 @@ def tiny(**entries: Any) -> Recipe:
     return read_recipe(document | entries, "test")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _inline() -> Iterator[None]:
-    """Runs are in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "open_engine", here)
-        yield
+pytestmark = pytest.mark.usefixtures("inline")
 
 
 # Arms

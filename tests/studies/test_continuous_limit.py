@@ -2,14 +2,12 @@
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from inline import here
 from scipy import stats
 from torch import Tensor
 
@@ -119,16 +117,10 @@ def test_verdicts_follow_the_written_rules(
     assert all(word in found.sentence for word in words), found.sentence
 
 
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder for the study, whose runs are in this process."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("splitstep.experiments.running.open_engine", here)
-        yield tmp_path_factory.mktemp("limit") / "out"
-
-
 @pytest.mark.slow
-def test_the_study_trains_every_depth_writes_what_report_reads_and_goes_on_where_it_was(out: Path) -> None:
+@pytest.mark.usefixtures("inline")
+def test_the_study_trains_every_depth_writes_what_report_reads_and_goes_on_where_it_was(tmp_path: Path) -> None:
+    out = tmp_path / "out"
     words = ["converge", "--task", "digits", *OVERRIDES, "--depths", "2,4", "--engine", "local=1", "--out", str(out)]
     assert cli.main(words) == 0
     document = json.loads((out / "result.json").read_text())

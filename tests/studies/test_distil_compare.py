@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from commands import refusal
-from inline import forked, here
+from inline import forked
 from tiny_causal import LINES, ROWS, gpt2, llama
 
 from splitstep import cli
@@ -28,13 +28,7 @@ from splitstep.studies.distil.inputs import PLAIN, ExamFiles, RecipeRuns, is_lon
 
 QUICK = ["train.steps=1", "train.batch=2", "train.warmup=1", "data.test=2", "data.valid=2"]
 FEW = Writing(max_tokens=4)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def inline() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "open_engine", here)
-        yield
+pytestmark = pytest.mark.usefixtures("inline")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from html import unescape
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from inline import forked, here
+from inline import forked
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
 
@@ -49,6 +49,7 @@ EXAM = Exam({"dolly": HELD_OUT, "self-instruct": ROWS[:1]}, Writing(seeds=(1, 2)
     row.answer for row in ROWS), window=32)  # fmt: skip
 METHODS = ["ce", "skl", "skl+mta", "rkl"]
 CUT = ", cut off after 6 tokens</p>"
+pytestmark = pytest.mark.usefixtures("inline")
 
 
 def student() -> Causal:
@@ -98,13 +99,6 @@ class Made(NamedTuple):
 
     def again(self, out: Path, methods: Sequence[str] = METHODS, exam: Exam = EXAM, **more: Any) -> DistilResult:
         return compare_methods(self.training, exam, methods, range(2), out, quiet=True, **more)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def inline() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "open_engine", here)
-        yield
 
 
 @pytest.fixture(scope="module")

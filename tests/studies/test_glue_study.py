@@ -4,7 +4,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from inline import here
 from made_up import trial
 from made_up_glue import made_up
 from scipy import stats
@@ -57,7 +56,7 @@ def starts_of(room: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def room(tmp_path_factory: pytest.TempPathFactory, inline: None) -> Path:
     """Text, GLUE's files and pre-trained runs of two schemes with the same two seeds."""
     folder, chosen = tmp_path_factory.mktemp("room"), random.Random(0)
     words = ["".join(random.Random(n).choices(SYLLABLES, k=2 + n % 2)) for n in range(400)]
@@ -68,13 +67,10 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         (folder / "text" / f"{number:03}.txt").write_text(text)
     for task in (*DEFAULT, "wnli"):
         made_up(folder / "data", task)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr("splitstep.experiments.running.open_engine", here)
-        for scheme in ("lie", "macaron"):
-            for seed in range(2):
-                train(read_recipe(masked(folder, scheme, seed), "it"), folder / f"{scheme}-{seed}", quiet=True)
-        yield folder
+    for scheme in ("lie", "macaron"):
+        for seed in range(2):
+            train(read_recipe(masked(folder, scheme, seed), "it"), folder / f"{scheme}-{seed}", quiet=True)
+    return folder
 
 
 def masked(folder: Path, scheme: str, seed: int) -> dict[str, Any]:

@@ -165,11 +165,8 @@ def test_counts_of_few_sentences_add_up_to_sacrebleu() -> None:
     assert sum(value > 0 for value in expected) > 20 > np.count_nonzero(bleu_of(sums))
 
 
-def test_differences_on_few_sentences_are_those_of_the_printed_scores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_differences_on_few_sentences_are_those_of_the_printed_scores(tmp_path: Path) -> None:
     """No four words in a row are right: sacreBLEU is above 0 all the same, and so is the difference."""
-    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))
     for name, column in (("my.en", sentences(60)), ("my.de", sentences(60, seed=1))):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in column), encoding="utf-8")
     data = task("parallel", {"train": ("my.en", "my.de"), "merges": 20}, tmp_path)
@@ -338,8 +335,7 @@ def test_a_tokenizer_of_another_model_is_refused(codec: Codec) -> None:
         translate(model_for(codec), other, ["dog"])
 
 
-def test_a_split_is_translated_and_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))
+def test_a_split_is_translated_and_scored() -> None:
     made = task("numbers", {"train": 200, "valid": 5, "test": 5, "highest": 999})
     found = translate_split(model_for(made.codec), made, "valid", Search(beams=2))
     assert (found.lines, len(found.hypotheses)) == (5, 5)

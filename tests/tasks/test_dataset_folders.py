@@ -105,8 +105,7 @@ def test_a_dataset_without_text_says_what_it_has(tmp_path: Path) -> None:
     assert 'the column "text" holds int64, and needs text' in refused(tmp_path / "numbers")
 
 
-def test_it_trains_like_the_same_text_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+def test_it_trains_like_the_same_text_in_a_file(tmp_path: Path) -> None:
     chosen = random.Random(0)
     words = ["".join(chosen.choices("abcdefghij", k=5)) for _ in range(400)]
     lines = [" ".join(chosen.choices(words, k=20)) for _ in range(600)]

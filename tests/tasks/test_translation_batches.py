@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,7 @@ from splitstep.training.processes import Processes
 SIZE, STEPS = 96, 40
 
 
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path))
+def made() -> Any:
     return task("numbers", {"train": 3000, "valid": 20, "test": 20, "merges": 60, "buckets": [10, 12, 14, 20]})
 
 
@@ -51,8 +49,8 @@ def brute_force(data: Any, seed: int) -> Iterator[tuple[list[list[int]], list[li
         epoch += 1
 
 
-def test_batches_are_those_of_a_walk_from_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seed, data = 7, made(tmp_path, monkeypatch)
+def test_batches_are_those_of_a_walk_from_the_first() -> None:
+    seed, data = 7, made()
     options, alone = TrainOptions(steps=STEPS, batch=SIZE, seed=seed), Processes(0, 1, torch.device("cpu"))
     shapes = set()
     with prefetched(lambda step: work_for(data, options, step, alone), 0, STEPS) as works:
@@ -72,8 +70,8 @@ def test_batches_are_those_of_a_walk_from_the_first(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_batches_for_a_gpu_are_the_same_in_pinned_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data, options = made(tmp_path, monkeypatch), TrainOptions(steps=STEPS, batch=SIZE)
+def test_batches_for_a_gpu_are_the_same_in_pinned_memory() -> None:
+    data, options = made(), TrainOptions(steps=STEPS, batch=SIZE)
     for step in range(5):
         here, there = (work_for(data, options, step, Processes(0, 1, torch.device(kind))) for kind in ("cpu", "cuda"))
         for one, two in zip(here.tensors(), there.tensors(), strict=True):

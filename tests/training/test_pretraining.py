@@ -1,9 +1,7 @@
 """Masked pre-training, with next-sentence prediction too: the paper's shapes, exact resume, learning, other heads."""
 
 import json
-import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -24,14 +22,6 @@ SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 SECOND = {f"next_sentence.{part}.{name}" for part in ("pooler", "head") for name in ("weight", "bias")}
 LARGER = {"layers": 2, "width": 64, "heads": 4, "ffn": 128}
 LONGER = {"steps": 300, "batch": 32, "lr": 3e-3, "evaluate_every": 100, "best": "loss"}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Where the text is prepared, also for processes of their own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield {"SPLITSTEP_CACHE": os.environ["SPLITSTEP_CACHE"]}
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +97,10 @@ def test_bert_base_has_the_paper_s_parameters() -> None:
             assert field.act is getattr(torch.nn.functional, kind)
 
 
-def test_a_killed_run_continues_exactly_masks_included(text: Path, cache: dict[str, str], tmp_path: Path) -> None:
+def test_a_killed_run_continues_exactly_masks_included(text: Path, cache: Path, tmp_path: Path) -> None:
     """Killed in the middle of the run, which ends in the middle of an epoch."""
     read_recipe(document(text), "recipe").load_task()  # prepares the text
-    check_killed(document(text), tmp_path, environment=cache)
+    check_killed(document(text), tmp_path, environment={"SPLITSTEP_CACHE": str(cache)})
     about = json.loads((tmp_path / "whole" / "environment.json").read_text())
     rows = about["data"]["splits"]["train"]["rows"]
     assert rows < 9 * 256
@@ -118,9 +108,9 @@ def test_a_killed_run_continues_exactly_masks_included(text: Path, cache: dict[s
 
 
 @pytest.mark.nightly
-def test_a_killed_run_with_pairs_continues_exactly(subjects: Path, cache: dict[str, str], tmp_path: Path) -> None:
+def test_a_killed_run_with_pairs_continues_exactly(subjects: Path, cache: Path, tmp_path: Path) -> None:
     read_recipe(paired(subjects), "recipe").load_task()
-    check_killed(paired(subjects), tmp_path, environment=cache)
+    check_killed(paired(subjects), tmp_path, environment={"SPLITSTEP_CACHE": str(cache)})
 
 
 @pytest.mark.nightly

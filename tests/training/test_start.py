@@ -4,7 +4,7 @@ import hashlib
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -215,13 +215,6 @@ def test_a_start_that_changed_before_the_first_checkpoint_is_refused(finished: P
 
 
 # A classifier of texts begins with a masked language model: its tokenizer, its body, a new head
-
-
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPLITSTEP_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def fluent(folder: Path, **more: Any) -> Path:

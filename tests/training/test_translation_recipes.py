@@ -76,9 +76,8 @@ def test_own_text_needs_two_files() -> None:
     assert load_recipe("translate", ["data.train=my.en,my.de"]).task == "parallel"
 
 
-def test_numbers_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_train(tmp_path: Path) -> None:
     """A short run goes from recipe to test figures and translations."""
-    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
     small = ["data.train=300", "data.valid=20", "data.test=20", "model.width=32", "model.ffn=64",
              "train.steps=8", "train.batch=256", "data.beams=2", "scheme=macaron"]  # fmt: skip
     result = train(load_recipe("numbers", small), tmp_path / "run", quiet=True)
@@ -89,8 +88,7 @@ def test_numbers_train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.nightly
-def test_unseen_numbers_are_translated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+def test_unseen_numbers_are_translated(tmp_path: Path) -> None:
     result = train(load_recipe("numbers"), tmp_path / "run", quiet=True)
     assert result.status == "finished"
     assert result.test["exact_match"] > 95
