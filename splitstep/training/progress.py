@@ -139,10 +139,13 @@ class Journal:
 
 @final
 class RunsProgress:
-    """Progress through runs; that of the running ones is read from their logs, wherever they run."""
+    """Progress through runs; that of the running ones is read from their logs, wherever they run. The time left follows
+    from the pace since the first step was seen, so it counts neither what an earlier call did nor the start."""
 
     def __init__(self, bar: Progress, runs: int) -> None:
         self.bar, self.runs, self.ended = bar, runs, 0
+        self.first: tuple[float, int] | None = None  # when steps were first seen to be made, and how many there were
+        self.before: int | None = None
 
     def note(self, text: str) -> None:
         """A line of its own."""
@@ -159,8 +162,18 @@ class RunsProgress:
     def look(self, running: Sequence[tuple[Path, int]]) -> None:
         """Update the bar from the running runs; each is a folder and its number of steps."""
         if not self.bar.quiet:
-            left = sum(steps - logged_step(folder) for folder, steps in running)
-            self.bar.update(self.bar.total - left, {"runs": f"{self.ended}/{self.runs}"})
+            waiting = sum(steps - logged_step(folder) for folder, steps in running)
+            done = self.bar.total - waiting
+            self.bar.update(done, {"runs": f"{self.ended}/{self.runs}"}, self.seconds_left(done))
+
+    def seconds_left(self, done: int) -> float | None:
+        """How long the steps take that are left; None before some were made."""
+        now, self.before = time.monotonic(), done if self.before is None else self.before
+        if self.first is None:
+            self.first = (now, done) if done > self.before else None
+            return None
+        since, had = self.first
+        return (self.bar.total - done) * (now - since) / (done - had) if done > had else None
 
 
 def logged_step(folder: Path) -> int:

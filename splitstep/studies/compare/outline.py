@@ -24,8 +24,9 @@ from ...report.result import Report
 from ...support.documents import read_json
 from ...support.files import write_atomically
 from ...support.typed import json_text, plain, read_as
+from ...tasks.measures import Metric
 from ...training.progress import Progress, RunsProgress
-from .design import TUNING, Design, looks_of
+from .design import TUNING, Design, compared_metric, looks_of
 from .pace import LONG, SHORT, Pace, makespan, pace_of
 
 FILE = "plan.json"
@@ -46,6 +47,7 @@ class Outline(Report):
 
     asked: str  # a hash of what was asked for
     recipe: dict[str, Any]
+    metric: Metric
     seeds: tuple[int, ...]
     arms: tuple[Arm, ...]
     runs: int
@@ -151,10 +153,11 @@ def plan_of(asked: str, question: Question, paces: Paces, place: Workplace) -> O
     """The plan of a question whose recipe and seeds are chosen."""
     runs = planned_runs(question.entrants(question.recipe), question.seeds, question.design)
     workers = min(workers_of(place.engine), len(runs))
-    described = question.recipe.load_task(place.data).describe()
+    task = question.recipe.load_task(place.data)
     return Outline(
         asked=asked,
         recipe=question.recipe.document(),
+        metric=compared_metric(task.metric),
         seeds=tuple(question.seeds),
         arms=tuple(Arm(name, own[0]) for name, own in paces.items()),
         runs=len(runs),
@@ -163,7 +166,7 @@ def plan_of(asked: str, question: Question, paces: Paces, place: Workplace) -> O
         seconds=START + makespan(run_seconds(runs, paces), workers),
         bytes=sum(paces[run.arm][0].bytes for run in runs),
         workers=workers,
-        text=described.get("tokens", {}).get("train"),
+        text=task.describe().get("tokens", {}).get("train"),
         detectable=detects(question, paces),
     )
 

@@ -6,6 +6,7 @@ from ...report.document import Document, Verdict
 from ...report.tables import EVERYWHERE, Column, Pairs, Table
 from ...support.words import counted
 from .outline import Outline
+from .standing import unit_of
 
 
 def document(plan: Outline) -> Document:
@@ -55,7 +56,6 @@ def summary(plan: Outline) -> str:
     found, time = plan.detectable, f"{counted(plan.runs, 'run')} take {duration(plan.seconds)} here"
     if found is None:
         return f"{time}."
-    return (
-        f"{time}; by the spread of short runs, they detect a difference of {found.size:.3f} [{found.low:.3f}, "
-        f"{found.high:.3f}] with 80% power."
-    )
+    unit = unit_of(plan.metric)
+    size = f"{unit.size(found.size)} [{unit.numbers((found.low, found.high))}]"
+    return f"{time}; by the spread of short runs, {counted(found.seeds, 'seed')} detect {size} with 80% power."
