@@ -1,0 +1,127 @@
+"""Plans of comparisons: how long runs take, what a time has room for, and that a plan is kept."""
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from splitstep import cli
+from splitstep.experiments.plan import Entrant
+from splitstep.experiments.running import Workplace
+from splitstep.options import TrainOptions
+from splitstep.recipe import Recipe, load_recipe
+from splitstep.studies.compare.design import AT, Design
+from splitstep.studies.compare.outline import FILE, Outline, Question, planned_runs
+from splitstep.studies.compare.pace import Pace, makespan
+from splitstep.studies.compare.sizing import SIZES, more_seeds, seconds_of, smaller_batches, steps_for, with_size
+
+PACE = Pace(once=3.0, step=0.05, evaluation=0.5, bytes=1000, tokens=2048, parameters=826_112, flops=10, figure=5.0)
+PACES = {"lie": [PACE, PACE._replace(step=0.06)], "macaron": [PACE]}
+
+
+def question(text: Path, minutes: float = 10.0, design: Design | None = None) -> Question:
+    recipe = load_recipe("own-text", [f"data.path={text}"])
+
+    def entrants(one: Recipe) -> list[Entrant]:
+        return [Entrant(one.changed({"scheme": name}), name, name, alone=True) for name in ("lie", "macaron")]
+
+    return Question(recipe, entrants, range(5), design or Design(), ("lie", "macaron"), minutes)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Workplace:
+    return Workplace("compare", tmp_path / "out", None, "local=2", True)
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A text of 900,000 tokens for training."""
+    file = tmp_path / "text.txt"
+    file.write_bytes(b"0123456789" * 100_000)
+    return file
+
+
+def shortest(seconds: Sequence[float], workers: int) -> float:
+    """The least time of all ways to share runs among workers."""
+    ways = itertools.product(range(workers), repeat=len(seconds))
+    return min(
+        max(sum(s for s, w in zip(seconds, way, strict=True) if w == one) for one in range(workers)) for way in ways
+    )
+
+
+@pytest.mark.parametrize("seconds", [[3.0, 3.0, 2.0, 2.0, 2.0], [5.0], [1.0] * 7, [4.0, 3.0, 2.0, 1.0]])
+def test_workers_take_the_longest_run_that_is_left(seconds: list[float]) -> None:
+    """It takes at most 4/3 of the shortest time, by Graham, and never less."""
+    best = shortest(seconds, 2)
+    assert best <= makespan(seconds, 2) <= 4 / 3 * best
+
+
+def test_a_run_takes_its_start_its_updates_and_its_evaluations() -> None:
+    options = TrainOptions(steps=100, evaluate_every=40)  # after steps 40, 80 and 100
+    assert PACE.seconds(options) == pytest.approx(3.0 + 100 * 0.05 + 3 * 0.5)
+
+
+def test_a_plan_has_all_runs_that_may_be_needed(text: Path) -> None:
+    asked = question(text, design=Design((1.0, 3.0), (1e-3, 3e-3, 9e-3), null=True))
+    runs = planned_runs(asked.entrants(asked.recipe), range(4), asked.design)
+    count = {(role, budget): sum((r.role, r.budget) == (role, budget) for r in runs)
+             for role in ("", "tune", "null") for budget in (1.0, 3.0)}  # fmt: skip
+    assert count == {("", 1.0): 8, ("", 3.0): 8, ("tune", 1.0): 6, ("tune", 3.0): 4, ("null", 1.0): 0, ("null", 3.0): 4}
+
+
+@pytest.mark.parametrize("minutes", [3.0, 6.0, 8.0])
+def test_the_steps_are_the_most_that_fit(minutes: float, text: Path, place: Workplace) -> None:
+    asked = question(text, minutes)
+    steps = steps_for(asked, PACES, place, None)
+
+    def seconds(steps: int) -> float:
+        return seconds_of(asked._replace(recipe=replace_steps(asked.recipe, steps)), PACES, place)
+
+    assert seconds(steps) <= 60 * minutes < seconds(steps + 1)
+
+
+def replace_steps(recipe: Recipe, steps: int) -> Recipe:
+    return replace(recipe, train=replace(recipe.train, steps=steps))
+
+
+@pytest.mark.parametrize("budgets", [(1.0,), (1.0, 3.0)])
+def test_no_run_sees_more_tokens_than_the_text_has(budgets: tuple[float, ...], text: Path, place: Workplace) -> None:
+    asked = question(text, 10_000.0, Design(budgets))
+    steps = steps_for(asked, PACES, place, 900_000)
+    assert steps * PACE.tokens * budgets[-1] <= 900_000 < (steps + 1) * PACE.tokens * budgets[-1]
+
+
+def test_time_that_is_left_goes_into_seeds(text: Path, place: Workplace) -> None:
+    short = question(text, 4.0)._replace(recipe=replace_steps(question(text).recipe, 440))
+    assert 5 < len(more_seeds(short, PACES, place)) < AT[-1]
+    assert len(more_seeds(short._replace(minutes=1000.0), PACES, place)) == AT[-1]
+    assert len(more_seeds(short._replace(minutes=1.0), PACES, place)) == 5
+
+
+def test_the_network_sees_as_many_tokens_as_it_has_parameters(text: Path, place: Workplace) -> None:
+    """In ten minutes a network of 4 x 128 does; in one there is time for the smallest alone."""
+    found = [with_size(question(text, minutes), PACES, place, 900_000).recipe.model for minutes in (1.0, 10.0, 1e4)]
+    assert [(one["layers"], one["width"], one["heads"]) for one in found] == [SIZES[0], SIZES[1], SIZES[1]]
+
+
+def test_a_short_text_has_small_batches(text: Path) -> None:
+    recipe = question(text).recipe
+    assert [smaller_batches(recipe, tokens).train.batch for tokens in (900_000, 300_000, 45_000)] == [16, 8, 4]
+
+
+def test_a_plan_is_made_once_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["compare", "--task", "digits", "train.steps=2", "model.width=8", "model.heads=2", "model.ffn=64",
+             "--arms", "lie,macaron", "--seeds", "3", "--out", str(tmp_path / "out")]  # fmt: skip
+    assert cli.main([*words, "--plan"]) == 0
+    said = capsys.readouterr()
+    assert "6 runs take about" in said.out
+    stored = json.loads((tmp_path / "out" / FILE).read_text())
+    assert (stored["runs"], len(stored["arms"]), stored["steps"]) == (6, 2, 2)
+    assert not (tmp_path / "out" / "runs").exists()
+    assert cli.main([*words, "--plan"]) == 0
+    assert "short runs" not in capsys.readouterr().err
+    assert json.loads((tmp_path / "out" / FILE).read_text()) == stored
+    assert Outline.__dataclass_fields__.keys() == stored.keys()
