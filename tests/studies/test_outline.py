@@ -122,6 +122,6 @@ def test_a_plan_is_made_once_and_kept(tmp_path: Path, capsys: pytest.CaptureFixt
     assert (stored["runs"], len(stored["arms"]), stored["steps"]) == (6, 2, 2)
     assert not (tmp_path / "out" / "runs").exists()
     assert cli.main([*words, "--plan"]) == 0
-    assert "short runs" not in capsys.readouterr().err
+    assert "ms an update" not in capsys.readouterr().err
     assert json.loads((tmp_path / "out" / FILE).read_text()) == stored
     assert Outline.__dataclass_fields__.keys() == stored.keys()

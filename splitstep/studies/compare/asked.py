@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 
 from ...experiments.plan import Entrant, check_different, check_names, file_name
@@ -17,6 +18,8 @@ from .result import Comparison
 def compare_arms(question: Question, place: Workplace) -> Comparison:
     """The comparison, after its plan says how long it takes."""
     plan = outlined(question, place)
+    if not place.quiet and plan.verdict is not None:
+        print(plan.verdict.sentence, file=sys.stderr, flush=True)
     recipe = read_recipe(plan.recipe, "the plan")
     return compare_entrants(recipe, question.entrants(recipe), plan.seeds, place, design=question.design)
 

@@ -5,7 +5,6 @@ that they can detect. The same command goes on with the plan that it made.
 from __future__ import annotations
 
 import hashlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,7 +91,7 @@ def outlined(question: Question, place: Workplace) -> Outline:
 
     kept = stored(question, place)
     if kept is not None:
-        return told(kept, place)
+        return kept
     asked = question.hash()
     paces = measured(question, place)
     if question.minutes is not None:
@@ -100,14 +99,7 @@ def outlined(question: Question, place: Workplace) -> Outline:
     found = plan_of(asked, question, paces, place)
     place.out.mkdir(parents=True, exist_ok=True)
     write_atomically(place.out / FILE, json_text(found.json()))
-    return told(found, place)
-
-
-def told(plan: Outline, place: Workplace) -> Outline:
-    """The plan, of which one sentence is said before its runs begin."""
-    if not place.quiet and plan.verdict is not None:
-        print(plan.verdict.sentence, file=sys.stderr, flush=True)
-    return plan
+    return found
 
 
 def stored(question: Question, place: Workplace) -> Outline | None:
