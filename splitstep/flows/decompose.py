@@ -140,7 +140,7 @@ def recorded(call: BlockCall, letters: Letters | None) -> ReadBlock:
 
 def named(graph: Graph, call: BlockCall, letters: Letters | None) -> tuple[Letters, list[Piece]]:
     """The parts of a recorded block with their letters: those of an earlier pass, or as they are found."""
-    parts = read(graph)
+    parts = read(graph, call.frame)
     if letters is None:
         letters = letters_of(graph, parts, call.others, call.frame)
     if [len(own) for own in letters] != [number_of_fields(part) for part in parts]:

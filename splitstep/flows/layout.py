@@ -9,16 +9,18 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+Axes = tuple[int, ...]
+
 
 class Layout(NamedTuple):
     """The axes of a model's own states. We see them as [batch, tokens, width], with all tokens along one axis."""
 
     batch: int = 0
-    tokens: tuple[int, ...] = (1,)
-    width: tuple[int, ...] = (2,)
+    tokens: Axes = (1,)
+    width: Axes = (2,)
 
     @property
-    def order(self) -> tuple[int, ...]:
+    def order(self) -> Axes:
         return (self.batch, *self.tokens, *self.width)
 
     def seen(self, x: Tensor) -> Tensor:
@@ -51,6 +53,12 @@ class Frame(NamedTuple):
 
     def own(self, u: Tensor) -> Tensor:
         return self.layout.own(u, self.shape)
+
+    def turned(self, axes: Axes) -> Frame:
+        """The same states with their axes in this order."""
+        batch, tokens, width = self.layout
+        layout = Layout(axes.index(batch), tuple(map(axes.index, tokens)), tuple(map(axes.index, width)))
+        return Frame(layout, torch.Size(self.shape[i] for i in axes))
 
 
 def batch_of(inputs: Mapping[str, Any]) -> int:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..scheme import Part, Project, Substep
 from .attention import weights_of
-from .layout import Frame
+from .layout import Axes, Frame
 from .replay import replay
 from .sums import Chain, Graph, Replacement, Residual, Term
 
@@ -29,13 +29,16 @@ SKIP, WHOLE = "L", "W"  # what a scaled skip adds to the state; a whole layer
 
 
 class Sum(NamedTuple):
-    """A field of a block: factor * the value of a node, summed, and what else is added in this pass."""
+    """A field of a block: factor * the value of a node, summed, and what else is added in this pass. All have the axes
+    of the block's state in this order."""
 
     terms: tuple[tuple[float, int], ...]
+    axes: Axes
     added: Tensor | None = None
 
     def of(self, values: Sequence[Tensor], frame: Frame) -> Tensor:
-        """The field from the values of its nodes, in the shape of the block's state."""
+        """The field from the values of its nodes."""
+        frame = frame.turned(self.axes)
         pairs = zip(self.terms, values, strict=True)
         found = [(factor * x if factor != 1.0 else x).reshape(frame.shape) for (factor, _), x in pairs]
         return frame.seen(reduce(add, found if self.added is None else [*found, self.added]))
@@ -43,9 +46,10 @@ class Sum(NamedTuple):
     def field(self, graph: Graph, start: int, frame: Frame) -> Function:
         """The field as a function of the state at node `start`."""
         functions = [replay(graph, start, node) for _, node in self.terms]
+        turned = frame.turned(self.axes)
 
         def field(u: Tensor) -> Tensor:
-            x = frame.own(u)
+            x = turned.own(u)
             return self.of([f(x) for f in functions], frame)
 
         return field
@@ -65,17 +69,17 @@ def letters_of(graph: Graph, parts: Chain, others: Sequence[Tensor], frame: Fram
     """The letter of each field, found by moving tokens. `others` are the states of another stack."""
     known = {id(one) for one in others}
 
-    def letter(start: int, end: int) -> str:
-        field = Sum(((1.0, end),)).field(graph, start, frame)
-        spread = spreads(field, frame.seen(graph.value(start)))
+    def letter(part: Residual | Replacement, end: int) -> str:
+        field = Sum(((1.0, end),), part.axes).field(graph, part.start, frame)
+        spread = spreads(field, frame.turned(part.axes).seen(graph.value(part.start)))
         if spread is None:
             return ""
-        return "A" if spread else "C" if reads(graph, start, end, known) else "F"
+        return "A" if spread else "C" if reads(graph, part.start, end, known) else "F"
 
     return tuple(
-        filled([letter(part.start, term.node) for term in part.terms])
+        filled([letter(part, term.node) for term in part.terms])
         if isinstance(part, Residual)
-        else filled([letter(part.start, part.end)])
+        else filled([letter(part, part.end)])
         for part in parts
     )
 
@@ -164,14 +168,14 @@ def replacing_piece(
     name = new_name(letter, taken) if mixes else next(projections)
     ends = {name: [part.end]} if mixes else {}
     made = Substep((name,), replaces=True) if mixes else Project(name)
-    return piece(graph, part.start, made, {name: Sum(((1.0, part.end),))}, ends, frame)
+    return piece(graph, part.start, made, {name: Sum(((1.0, part.end),), part.axes)}, ends, frame)
 
 
 def half_piece(graph: Graph, part: Residual, name: str, factor: float, frame: Frame) -> Piece:
     node = part.terms[0].node
     made = Substep((name,), Fraction(factor).limit_denominator(100))
     ends = {name: [node]} if name[0] in MIXING else {}
-    return piece(graph, part.start, made, {name: Sum(((1.0, node),))}, ends, frame)
+    return piece(graph, part.start, made, {name: Sum(((1.0, node),), part.axes)}, ends, frame)
 
 
 def sum_piece(graph: Graph, part: Residual, letters: Sequence[str], taken: set[str], frame: Frame) -> Piece:
@@ -181,9 +185,10 @@ def sum_piece(graph: Graph, part: Residual, letters: Sequence[str], taken: set[s
         groups[letter] = (*groups.get(letter, ()), (term.factor, term.node))
     if part.skip != 1.0:
         groups[SKIP] = ((part.skip - 1, part.start),)
-    added = {letters[0]: constant(part.constants, frame.shape)} if part.constants else {}
+    shape = frame.turned(part.axes).shape
+    added = {letters[0]: constant(part.constants, shape)} if part.constants else {}
     names = {letter: new_name(letter, taken) for letter in groups}
-    sums = {names[letter]: Sum(terms, added.get(letter)) for letter, terms in groups.items()}
+    sums = {names[letter]: Sum(terms, part.axes, added.get(letter)) for letter, terms in groups.items()}
     ends = {names[letter]: [node for _, node in groups[letter]] for letter in groups if letter in MIXING}
     return piece(graph, part.start, Substep(tuple(sums)), sums, ends, frame)
 
@@ -197,7 +202,7 @@ def piece(
     frame: Frame,
 ) -> Piece:
     """A part with its fields, and the attention weights of those that have some; each leads to these nodes."""
-    weights = {name: weights_of(graph, start, nodes, frame) for name, nodes in ends.items()}
+    weights = {name: weights_of(graph, start, nodes, frame.turned(sums[name].axes)) for name, nodes in ends.items()}
     fields = {name: one.field(graph, start, frame) for name, one in sums.items()}
     return Piece(part, fields, {name: f for name, f in weights.items() if f is not None}, sums)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import NamedTuple, final
 
 import torch
 from torch import Tensor
 
+from .layout import Axes, Frame
 from .record import Node, Record, Ref, is_float, storage
 
 DEEPEST = 12  # additions and factors that one sum may nest
@@ -122,13 +123,14 @@ class Term(NamedTuple):
 
 
 class Residual(NamedTuple):
-    """x_end = skip * x_start + the sum of the terms."""
+    """x_end = skip * x_start + the sum of the terms. The block's state has its axes in this order here."""
 
     start: int
     end: int
     skip: float
     terms: tuple[Term, ...]
     constants: tuple[Term, ...]
+    axes: Axes = ()
 
 
 class Replacement(NamedTuple):
@@ -136,29 +138,42 @@ class Replacement(NamedTuple):
 
     start: int
     end: int
+    axes: Axes
 
 
 Chain = Sequence[Residual | Replacement]
 
 
-def read(graph: Graph) -> Chain:
-    """The parts of a block, each between two states."""
+def read(graph: Graph, frame: Frame) -> Chain:
+    """The parts of a block, each between two states. What only reshapes the state, or turns its axes, is none."""
     parts: list[Residual | Replacement] = []
-    done = 0
+    done, axes = 0, tuple(range(len(frame.shape)))
+
+    def pass_over(node: int) -> None:
+        nonlocal axes
+        turned = turned_axes(graph.value(done), graph.value(node), [frame.shape[i] for i in axes])
+        if turned is None:
+            parts.append(Replacement(done, node, axes))
+        else:
+            axes = tuple(axes[i] for i in turned)
+
     for a, b in pairwise(graph.chain()):
         found = residual(graph, a, b)
         if found is not None:
-            parts += [*mapped(graph, done, a), found]
+            pass_over(a)
+            parts.append(found._replace(axes=axes))
             done = b
-    return [*parts, *mapped(graph, done, graph.end)]
+    pass_over(graph.end)
+    return parts
 
 
-def mapped(graph: Graph, start: int, end: int) -> list[Replacement]:
-    """What lies between two residual parts; nothing if it only reshapes."""
-    a, b = graph.value(start), graph.value(end)
-    if a.numel() != b.numel():
-        raise ValueError(f"its state changes size, from {list(a.shape)} to {list(b.shape)}")
-    return [] if start == end or torch.equal(a.reshape(-1), b.reshape(-1).to(a.dtype)) else [Replacement(start, end)]
+def turned_axes(x: Tensor, y: Tensor, shape: Sequence[int]) -> Axes | None:
+    """In which order y has the axes of x, a state of this shape; None if their numbers differ."""
+    if x.numel() != y.numel():
+        raise ValueError(f"its state changes size, from {list(x.shape)} to {list(y.shape)}")
+    one, other = x.reshape(*shape), y.reshape(-1).to(x.dtype)
+    orders = permutations(range(len(shape)))
+    return next((axes for axes in orders if torch.equal(one.permute(axes).reshape(-1), other)), None)
 
 
 def residual(graph: Graph, a: int, b: int) -> Residual | None:

@@ -48,17 +48,26 @@ class Block(nn.Module):
         return x + self.down(self.up(self.norms[1](x.permute(self.back))).relu()).permute(self.order)
 
 
+class Turning(Block):
+    """The same, with axes turned on the way in and on the way out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.permute(self.back)
+        x = x + self.attention(self.norms[0](x))
+        return (x + self.down(self.up(self.norms[1](x)).relu())).permute(self.order)
+
+
 class Ordered(hf.PreTrainedModel):
     """A model whose blocks see their states with axes in this order."""
 
     config_class = hf.PreTrainedConfig
 
-    def __init__(self, order: tuple[int, ...] = (0, 1, 2)) -> None:
+    def __init__(self, order: tuple[int, ...] = (0, 1, 2), block: type[Block] = Block) -> None:
         super().__init__(hf.PreTrainedConfig(vocab_size=30))
         torch.manual_seed(0)
         self.order, self.back = order, sorted(range(3), key=lambda i: order[i])
         self.table, self.head = nn.Embedding(30, 8), nn.Linear(8, 30)
-        self.blocks = nn.ModuleList(Block(order) for _ in range(3))
+        self.blocks = nn.ModuleList(block(order) for _ in range(3))
 
     def get_input_embeddings(self) -> nn.Module:
         return self.table
@@ -71,9 +80,11 @@ class Ordered(hf.PreTrainedModel):
 
 
 @pytest.mark.parametrize("order", [(1, 0, 2), (0, 2, 1), (2, 1, 0)])
+@pytest.mark.parametrize("block", [Block, Turning])
 @pytest.mark.parametrize("ids", [IDS, IDS[:, :3], IDS[:1]], ids=["text", "as many tokens as texts", "one text"])
-def test_no_probe_depends_on_the_models_layout(order: tuple[int, ...], ids: Tensor) -> None:
-    flows = [load(Ordered(one).eval(), {"input_ids": IDS}) for one in ((0, 1, 2), order)]
+def test_no_probe_depends_on_the_models_layout(order: tuple[int, ...], block: type[Block], ids: Tensor) -> None:
+    models = Ordered(), Ordered(order, block)
+    flows = [load(model.eval(), {"input_ids": IDS}) for model in models]
     assert [str(flow.scheme) for flow in flows] == ["A F", "A F"]
     wanted, found = (ss.observe(flow, {"input_ids": ids}, PROBES) for flow in flows)
     assert wanted.keys() == found.keys() == {*PROBES}
