@@ -6,7 +6,7 @@ import inspect
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, final
 
@@ -33,7 +33,16 @@ from .decompose import (
 )
 from .examples import as_inputs, check_length, turned
 from .flow import Flow, FlowRun, Inputs, PassEnded
-from .layout import PLAIN, Layout, batch_of, is_plain, layout_of, with_more_examples, with_other_length
+from .layout import (
+    PLAIN,
+    Layout,
+    batch_of,
+    is_plain,
+    layout_of,
+    with_more_examples,
+    with_other_length,
+    with_start_moved,
+)
 from .parts import WHOLE, Piece
 from .passes import BlockField, Blocks, ForeignPass, without_weights
 from .routes import Increments, Routes
@@ -75,10 +84,10 @@ class ForeignFlow(Flow):
     """A model of any kind, found by running it on example inputs, and refused unless its scheme gives its output."""
 
     def __init__(self, model: nn.Module, example: Inputs, name: str) -> None:
-        self.model, self.name, self.routes, self.seeded = model, name, Routes(), False
+        self.model, self.name, self.routes, self.draws = model, name, Routes(), False
         given = as_inputs(model, example)
         chains, seen = self.traced(given)
-        stacks, notes = dict[str, Stack](), [RANDOM] if self.seeded else list[str]()
+        stacks, notes = dict[str, Stack](), [RANDOM] if self.draws else list[str]()
         self.chains = dict[str, Chain]()
         for stack, layers in seen.items():
             readings, scheme, note = agreed(stack, layers)
@@ -93,12 +102,8 @@ class ForeignFlow(Flow):
             warnings.warn(f"{name}: {note}", stacklevel=3)
 
     def traced(self, given: Mapping[str, Any]) -> tuple[dict[str, Chain], dict[str, list[ReadBlock]]]:
-        """The chains of blocks, and how each block is read. A model that gives another output in a second pass draws
-        random numbers: then all passes draw the same."""
+        """The chains of blocks, and how each block is read."""
         chains, seen, error = self.twice(given)
-        if error:
-            self.seeded = True
-            chains, seen, error = self.twice(given)
         if error:
             raise ValueError(
                 f"{self.name} is not a function: run twice on one input, its output differs by {error:.1%}"
@@ -131,18 +136,21 @@ class ForeignFlow(Flow):
         shapes = {stack: chain.shape for stack, chain in chains.items()}
         if all(is_plain(shape, given) for shape in shapes.values()):
             return dict(chains)
-        more, other = (self.shapes_of(chains, one(given)) for one in (with_more_examples, with_other_length))
-        found = {stack: layout_of(x, batch_of(given), more.get(stack), other.get(stack)) for stack, x in shapes.items()}
+        passes = given, with_more_examples(given), with_other_length(given), with_start_moved(given)
+        starts, *others = (self.starts_of(chains, one) for one in passes)
+        found = {
+            stack: layout_of(x, batch_of(given), *(one.get(stack) for one in others)) for stack, x in starts.items()
+        }
         return {stack: chains[stack]._replace(layout=one) for stack, one in found.items() if one is not None}
 
-    def shapes_of(self, chains: Mapping[str, Chain], given: Mapping[str, Any]) -> dict[str, torch.Size]:
-        """The shapes of the states that the stacks are given; none if the model does not take these inputs."""
-        found: dict[str, torch.Size] = {}
+    def starts_of(self, chains: Mapping[str, Chain], given: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The states that the stacks are given; none if the model does not take these inputs."""
+        found: dict[str, Tensor] = {}
         homes = {id(chain.modules[0]): stack for stack, chain in chains.items()}
 
         def see(module: nn.Module, forward: Forward, args: Any, kwargs: Any) -> Any:
-            alike = [one.shape for one in floats((args, kwargs)) if one.dim() == len(chains[homes[id(module)]].shape)]
-            found.setdefault(homes[id(module)], alike[chains[homes[id(module)]].position])
+            alike = [one for one in floats((args, kwargs)) if one.dim() == len(chains[homes[id(module)]].shape)]
+            found.setdefault(homes[id(module)], alike[chains[homes[id(module)]].position].clone())
             if len(found) == len(chains):
                 raise PassEnded
             return forward(*args, **kwargs)
@@ -152,10 +160,12 @@ class ForeignFlow(Flow):
         return found
 
     def call(self, inputs: Mapping[str, Any]) -> Any:
-        """A pass of the model in evaluation mode, without a cache of keys and values."""
+        """A pass of the model in evaluation mode, without a cache of keys and values. All draw the same numbers."""
         named = {"use_cache": False} if "use_cache" in inspect.signature(self.model.forward).parameters else {}
-        with uncached(self.model), one_seed(self.model) if self.seeded else nullcontext():
-            return self.model(**{**named, **inputs})
+        with uncached(self.model), one_seed(self.model) as drawn:
+            output = self.model(**{**named, **inputs})
+            self.draws = self.draws or drawn()
+        return output
 
     def watch(
         self, inputs: Mapping[str, Any], chains: Mapping[str, Chain], see: Callable[[str, BlockCall], Any]
@@ -288,12 +298,18 @@ def tell(scheme: Scheme, layer: int, step: Step, seen: Increments, context: Fore
 
 
 @contextmanager
-def one_seed(model: nn.Module) -> Iterator[None]:
-    """Random numbers are those of one seed, and outside nobody notices."""
+def one_seed(model: nn.Module) -> Iterator[Callable[[], bool]]:
+    """Random numbers are those of one seed, and outside nobody notices. Yields whether some have been drawn."""
     device = next(model.parameters()).device
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(SEED)
-        yield
+    on_gpu = [torch.cuda.default_generators[device.index]] if device.type == "cuda" else []
+    generators = [torch.default_generator, *on_gpu]
+    outside = [one.get_state() for one in generators]
+    states = [one.manual_seed(SEED).get_state() for one in generators]
+    try:
+        yield lambda: any(not one.get_state().equal(x) for one, x in zip(generators, states, strict=True))
+    finally:
+        for one, state in zip(generators, outside, strict=True):
+            one.set_state(state)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Which axes of a model's own states are the batch, the tokens and the width: found by giving it more of each."""
+"""Which axes of a model's own states are the batch, the tokens and the width: found by giving it other inputs."""
 
 from __future__ import annotations
 
@@ -95,24 +95,45 @@ def with_other_length(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: other(x) for name, x in inputs.items()}
 
 
-def layout_of(
-    shape: torch.Size, batch: int, with_more: torch.Size | None, with_other: torch.Size | None
-) -> Layout | None:
-    """The layout of states of this shape, from their shapes with one more example and with texts of another length;
-    None if they are not [batch, tokens, width] in any order. A model that takes no other length has them in this order.
-    """
-    batches, lengths = changed(shape, with_more), changed(shape, with_other)
-    if len(batches) != 1 or shape[batches[0]] != batch or batches[0] in lengths:
+def with_start_moved(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Texts with another first token, images with another first pixel, sounds with another first number."""
+
+    def other(x: Any) -> Any:
+        if not isinstance(x, Tensor) or x.ndim < 2 or x.dtype is torch.bool:
+            return x
+        moved = x.clone()
+        start = moved[(..., *[slice(1)] * min(2, x.ndim - 1))]
+        start.copy_(start + 1 if x.is_floating_point() else torch.where(start > 0, start - 1, start + 1))
+        return moved
+
+    return {name: x if name.endswith("mask") else other(x) for name, x in inputs.items()}
+
+
+def layout_of(x: Tensor, batch: int, more: Tensor | None, other: Tensor | None, moved: Tensor | None) -> Layout | None:
+    """The layout of a state, from what it is with one more example, with inputs of another length, and with another
+    start of each input, which matters to a model that takes no other length. What no input tells is in this order:
+    batch, tokens, width. None if the state is not that in any order."""
+    batches = grown(x, more)
+    lengths = grown(x, other) or [i for i in partly_moved(x, moved) if i not in batches]
+    if len(batches) != 1 or x.shape[batches[0]] != batch or batches[0] in lengths:
         return None
-    rest = [i for i in range(len(shape)) if i != batches[0]]
+    rest = [i for i in range(x.dim()) if i not in batches]
     if not lengths and len(rest) == 2:
         lengths = rest[:1]
     width = tuple(i for i in rest if i not in lengths)
     return Layout(batches[0], tuple(lengths), width) if lengths and width else None
 
 
-def changed(shape: torch.Size, other: torch.Size | None) -> list[int]:
+def grown(x: Tensor, other: Tensor | None) -> list[int]:
     """The axes along which a state has grown or shrunk."""
-    if other is None or len(other) != len(shape):
+    if other is None or other.dim() != x.dim():
         return []
-    return [i for i, (a, b) in enumerate(zip(shape, other, strict=True)) if a != b]
+    return [i for i, (a, b) in enumerate(zip(x.shape, other.shape, strict=True)) if a != b]
+
+
+def partly_moved(x: Tensor, moved: Tensor | None) -> list[int]:
+    """The axes along which a state has changed at some places and not at others."""
+    if moved is None or moved.shape != x.shape:
+        return []
+    along = [(x != moved).transpose(0, i).flatten(1).any(1) for i in range(x.dim())]
+    return [i for i, one in enumerate(along) if one.any() and not one.all()]

@@ -11,6 +11,7 @@ from zoo import tiny
 
 import splitstep as ss
 from splitstep.flows import Capture
+from splitstep.flows.foreign import ForeignFlow
 from splitstep.opening import load
 
 IDS = torch.arange(1, 9).repeat(3, 1) + torch.arange(3)[:, None]
@@ -98,6 +99,21 @@ def test_no_probe_depends_on_the_models_layout(order: tuple[int, ...], block: ty
                 atol=2e-4,
                 equal_nan=True,
             )
+
+
+class OneSize(Ordered):
+    """A model that takes texts of one length only."""
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        return super().forward(input_ids.reshape(-1, 8))
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (0, 2, 1), (2, 1, 0)])
+def test_axes_are_found_by_moving_a_token_if_a_model_takes_one_length(order: tuple[int, ...]) -> None:
+    flow = load(OneSize(order).eval(), {"input_ids": IDS})
+    assert isinstance(flow, ForeignFlow)
+    assert str(flow.scheme) == "A F"
+    assert flow.chains["blocks"].layout.order == tuple(sorted(range(3), key=lambda i: order[i]))
 
 
 class Counting(Ordered):
