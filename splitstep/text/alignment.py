@@ -47,6 +47,10 @@ class Alignment:
         fits = (self.teacher[:, 1] <= teacher_tokens) & (self.student[:, 1] <= student_tokens)
         return self.chosen(np.flatnonzero(fits)[:most])
 
+    def inside(self, begin: int, end: int) -> Alignment:
+        """The spans wholly inside of a range of bytes, such as an answer."""
+        return self.chosen(np.flatnonzero((begin <= self.bytes[:, 0]) & (self.bytes[:, 1] <= end)))
+
     def chosen(self, which: Ints) -> Alignment:
         return Alignment(self.teacher[which], self.student[which], self.bytes[which])
 

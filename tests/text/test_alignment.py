@@ -166,6 +166,13 @@ def test_spans_can_be_cut_to_what_a_model_reads() -> None:
     assert len(found.within(100, 100, most=2)) == 2
 
 
+def test_spans_can_be_cut_to_a_part_of_the_text() -> None:
+    found = align(*(token_bytes(tokenizer(kind), "the lazy dog, doesn't") for kind in ("bytes, ours", "words, ours")))
+    assert found.inside(8, 13).bytes.tolist() == [[8, 13]]
+    assert found.inside(7, 13).student.tolist() == [[2, 3]]
+    assert len(found.inside(9, 13)) == 0  # a span that began before is not a part of it
+
+
 def test_a_blank_that_was_added_covers_nothing_even_after_characters_that_were_dropped() -> None:
     """Both tokens say that they came from the letter; the blanks before it belong to the letter's token."""
     ends = Characters("a  b", "it").placed(np.array([[0, 1], [3, 4], [3, 4]]), [b"a", b" ", b"b"])
