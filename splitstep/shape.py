@@ -22,8 +22,8 @@ from .support.words import counted, nearest
 FORMAT = 1  # of config.json; newer ones are refused
 DEEPEST = 10_000  # layers: building each takes milliseconds, and comes before anything can weigh them
 LARGEST = 10**8  # of a size: PyTorch can still count the bytes of a matrix of this height and width
-ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "swiglu")
-NORMS = ("layer", "rms", "none")
+ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "relu2", "swiglu", "geglu")
+NORMS = ("layer", "rms", "tanh", "none")
 Number = float | int
 Positions = Literal["none", "sinusoidal", "learned", "rotary"]
 Init = Literal["normal", "xavier"]

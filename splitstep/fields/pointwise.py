@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, final
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -17,13 +18,45 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,
     "gelu-tanh": partial(functional.gelu, approximate="tanh"),
+    "relu2": lambda x: functional.relu(x).square(),
     "swiglu": functional.silu,  # applied to one half of W1's output, which gates the other
+    "geglu": functional.gelu,  # likewise
 }
-NORMS: dict[str, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "rms": nn.RMSNorm, "none": nn.Identity}
+GATED = ("swiglu", "geglu")
+
+
+@final
+class DynamicTanh(nn.Module):
+    """gain * tanh(a x) + shift in the place of a norm, with one a for all entries of x."""
+
+    START = 0.5  # of a
+
+    def __init__(self, width: int, eps: float = 0.0, elementwise_affine: bool = True) -> None:
+        super().__init__()
+        self.a = nn.Parameter(torch.empty(1))
+        self.weight = nn.Parameter(torch.empty(width)) if elementwise_affine else None
+        self.bias = nn.Parameter(torch.empty(width)) if elementwise_affine else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As at the start of training: tanh(x / 2)."""
+        for x, start in ((self.a, self.START), (self.weight, 1.0), (self.bias, 0.0)):
+            if x is not None:
+                nn.init.constant_(x, start)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = torch.tanh(self.a * x)
+        return y if self.weight is None or self.bias is None else y * self.weight + self.bias
+
+
+NORMS: dict[str, Callable[..., nn.Module]] = {
+    "layer": nn.LayerNorm, "rms": nn.RMSNorm, "tanh": DynamicTanh, "none": nn.Identity,
+}  # fmt: skip
 
 
 class FeedForward(nn.Module):
-    """F(t, x) = W2 act(W1 norm(x)); "swiglu" is W2 (silu(W1 norm(x)) * V norm(x)), with W1 and V in one matrix."""
+    """F(t, x) = W2 act(W1 norm(x)); "swiglu" is W2 (silu(W1 norm(x)) * V norm(x)), with W1 and V in one matrix, and
+    "geglu" the same with gelu."""
 
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
@@ -31,7 +64,7 @@ class FeedForward(nn.Module):
             raise ValueError(f"Unknown activation {spec.activation!r}: use one of {', '.join(ACTIVATIONS)}.")
         assert spec.ffn is not None
         self.norm, self.output_norm = spec.norm(), spec.output_norm()
-        self.gated = spec.activation == "swiglu"
+        self.gated = spec.activation in GATED
         self.act = ACTIVATIONS[spec.activation]
         self.up = nn.Linear(spec.width, spec.ffn * (2 if self.gated else 1), spec.bias)
         self.down = nn.Linear(spec.ffn, spec.width, spec.bias)
@@ -54,7 +87,7 @@ class FeedForward(nn.Module):
 
 
 def norm(kind: str, width: int, eps: float = 1e-5, affine: bool = True) -> nn.Module:
-    """The normalisation of this name: "layer", "rms" or "none"."""
+    """The normalisation of this name: "layer", "rms", "tanh" or "none"."""
     if kind not in NORMS:
         raise ValueError(f"Unknown norm {kind!r}: use one of {', '.join(NORMS)}.")
     return NORMS[kind](width, eps, elementwise_affine=affine)

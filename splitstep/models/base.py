@@ -25,6 +25,7 @@ from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, Pre
 
 from ..fields import Diffusion, draw_seed
 from ..fields.attention import QueriesKeysValues, unplanned_attention
+from ..fields.pointwise import DynamicTanh
 from ..shape import Shape
 from ..stack import Stack
 from .body import Embedding, sinusoid_table
@@ -225,7 +226,7 @@ def draw(module: nn.Module, config: Shape) -> None:
         nn.init.normal_(module.weight, std=config.width**-0.5 if config.init == "xavier" else config.init_std)
         if module.padding_idx is not None:
             nn.init.zeros_(module.weight[module.padding_idx])
-    elif isinstance(module, (nn.LayerNorm, nn.RMSNorm)):
+    elif isinstance(module, (nn.LayerNorm, nn.RMSNorm, DynamicTanh)):
         module.reset_parameters()
     elif isinstance(module, Diffusion):
         nn.init.constant_(module.a, module.start)

@@ -304,7 +304,9 @@ def test_feed_forward_is_its_formula_with_dropout_masks_inside_and_outside(name:
         "relu": lambda: y.clamp(min=0),
         "gelu": lambda: y * (1 + torch.erf(y / math.sqrt(2))) / 2,
         "gelu-tanh": lambda: y / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))),
+        "relu2": lambda: y.clamp(min=0) ** 2,
         "swiglu": lambda: y[..., :7] / (1 + (-y[..., :7]).exp()) * y[..., 7:],
+        "geglu": lambda: y[..., :7] * (1 + torch.erf(y[..., :7] / math.sqrt(2))) / 2 * y[..., 7:],
     }[name]()
     inner, outer = (keep(seed, 20, (B, T, 7), 0.3).double() / 0.7, keep(seed, 21, (B, T, D), 0.2).double() / 0.8)
     torch.testing.assert_close(field(0.0, x), field.down(act), **EXACT)
@@ -318,10 +320,14 @@ def test_norms_are_their_formulas() -> None:
     scaled = centred / (centred.square().mean(-1, keepdim=True) + 1e-3).sqrt()
     torch.testing.assert_close(layer(x), scaled * layer.weight + layer.bias, **EXACT)
     torch.testing.assert_close(rms(x), x / (x.square().mean(-1, keepdim=True) + 1e-3).sqrt() * rms.weight, **EXACT)
+    tanh, bare = fresh(norm("tanh", D)), norm("tanh", D, affine=False)
+    torch.testing.assert_close(tanh(x), torch.tanh(tanh.a * x) * tanh.weight + tanh.bias, **EXACT)
+    torch.testing.assert_close(bare(x), torch.tanh(x / 2), **EXACT)
+    assert [name for name, _ in bare.named_parameters()] == ["a"]
     assert norm("none", D)(x) is x
     assert not list(norm("layer", D, affine=False).parameters())
     assert torch.equal(Projection(layer)(0.0, x, None), layer(x))
-    with pytest.raises(ValueError, match=r"Unknown norm 'batch': use one of layer, rms, none"):
+    with pytest.raises(ValueError, match=r"Unknown norm 'batch': use one of layer, rms, tanh, none"):
         norm("batch", D)
     with pytest.raises(ValueError, match=r"Unknown activation 'tanh': use one of relu"):
         FeedForward(FieldSpec(D, ffn=7, activation="tanh"))
