@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from . import flows, opening
     from .doors.compare import compare
     from .doors.distil import compare_distil, distil
+    from .doors.lists import arms
     from .doors.looks import approximate, converge, inspect
     from .doors.runs import evaluate, generate, predict, train, translate
     from .doors.studies import ablate, compare_glue
@@ -42,7 +43,7 @@ __all__ = [  # noqa: F405
     "Site", "SplitstepCausalModel", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
     "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
     "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel", "Stack", "Step", "Tableau",
-    "TranslationConfig", "VectorsConfig", "__version__", "ablate", "approximate", "average", "compare",
+    "TranslationConfig", "VectorsConfig", "__version__", "ablate", "approximate", "arms", "average", "compare",
     "compare_distil", "compare_glue", "compose", "converge", "cost", "decoder", "distil", "evaluate", "flows",
     "generate", "inspect", "integrate", "letter", "load", "observe", "opening", "predict", "refine", "scheme", "train",
     "translate", "twin", "uniform", "unshare", "with_diffusion", "with_projections", "with_tableau",
@@ -51,6 +52,7 @@ __all__ = [  # noqa: F405
 DOORS = {
     "compare": ("compare",),
     "distil": ("compare_distil", "distil"),
+    "lists": ("arms",),
     "looks": ("approximate", "converge", "inspect"),
     "runs": ("evaluate", "generate", "predict", "train", "translate"),
     "studies": ("ablate", "compare_glue"),
@@ -68,6 +70,7 @@ RENAMED = {"pretrained": "opening"}  # packages by the names that they had
 LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # most of them import torch
 
 MODEL_TYPES = {
+    "splitstep-block": "BlockConfig",
     "splitstep-causal": "CausalConfig",
     "splitstep-image": "ImageConfig",
     "splitstep-masked": "MaskedConfig",

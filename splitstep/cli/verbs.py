@@ -150,6 +150,7 @@ VERBS: Mapping[str, Verb] = {
     "schemes": Verb(looks.schemes, study),
     "recipes": Verb(lists.recipes, listing),
     "tasks": Verb(lists.tasks, listing),
+    "arms": Verb(lists.arms, listing),
     "train": Verb(runs.train, training),
     "evaluate": Verb(runs.evaluate, study),
     "translate": Verb(runs.translate, translation),

@@ -1,4 +1,4 @@
-"""Doors to what is there: the recipes and tasks of the package, and stored results."""
+"""Doors to what is there: the recipes, tasks and arms of the package, and stored results."""
 
 from __future__ import annotations
 
@@ -56,6 +56,25 @@ def tasks(*, markdown: bool = False, out: Path | None = None) -> Listing | str:
     from ..studies.catalogue import listed_tasks, tasks_table
 
     return shown("tasks", listed_tasks, tasks_table, markdown, out)
+
+
+@door
+def arms(*, markdown: bool = False, out: Path | None = None) -> Listing | str:
+    """List published modifications of a Transformer, each an arm of a comparison, with their papers.
+
+    Example:
+      splitstep arms
+      splitstep compare --text my.txt --arms lie,swiglu,rms --minutes 10
+
+    Besides these, an arm is a scheme, FILE.py:NAME, or the config.json of a causal model; entries of the recipe may
+    follow, as in "lie model.norm=rms".
+
+    Parameters:
+    out DIR: Also write the result to DIR/result.json.
+    """
+    from ..studies.catalogue import arms_table, listed_arms
+
+    return shown("arms", listed_arms, arms_table, markdown, out)
 
 
 def shown(

@@ -5,6 +5,7 @@ from ..support.memory import uncollected
 with uncollected():
     from ..shape import KINDS
     from .base import SplitstepModel
+    from .block import BlockConfig, SplitstepBlockForCausalLM
     from .causal import CausalConfig, SplitstepCausalModel, SplitstepForCausalLM
     from .config import SplitstepConfig
     from .cost import Cost, cost, twin
@@ -27,9 +28,10 @@ with uncollected():
     )
 
 __all__ = [
-    "KINDS", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig", "SplitstepCausalModel",
-    "SplitstepConfig", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
-    "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
-    "SplitstepModel", "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel",
-    "TranslationConfig", "VectorsConfig", "coarsened", "cost", "refined", "twin",
+    "KINDS", "BlockConfig", "CausalConfig", "Cost", "ImageConfig", "MaskedConfig", "SequenceConfig",
+    "SplitstepBlockForCausalLM", "SplitstepCausalModel", "SplitstepConfig", "SplitstepForCausalLM",
+    "SplitstepForImageClassification", "SplitstepForMaskedLM", "SplitstepForSequenceClassification",
+    "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel", "SplitstepModel",
+    "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel", "TranslationConfig",
+    "VectorsConfig", "coarsened", "cost", "refined", "twin",
 ]  # fmt: skip

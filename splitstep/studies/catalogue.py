@@ -1,12 +1,13 @@
-"""What comes with the package: its recipes and its tasks, with their sizes, as tables."""
+"""What comes with the package, as tables: its recipes and tasks with their sizes, and the shelf of modifications."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..recipes import RecipeNote, list_recipes
-from ..report.tables import Cell, Column, Table
+from ..report.tables import Cell, Code, Column, Table
+from ..shelf import SHELF, Paper
 from ..tasks import TASKS
 from ..tasks.task import DataNote
 
@@ -31,6 +32,21 @@ class ListedTask(NamedTuple):
     model: str
     data: DataNote | None
     recipes: tuple[str, ...]
+
+
+class ListedArm(NamedTuple):
+    """A modification: what it is, what it sets in a recipe, its paper, and whether it costs more FLOPs."""
+
+    name: str
+    what: str
+    entries: dict[str, Any]
+    paper: Paper
+    costs_flops: bool
+
+
+def listed_arms() -> list[ListedArm]:
+    """All modifications of the shelf."""
+    return [ListedArm(name, one.what, dict(one.entries), one.paper, one.costs_flops) for name, one in SHELF.items()]
 
 
 def listed_recipes() -> list[ListedRecipe]:
@@ -59,6 +75,22 @@ def recipes_table(entries: Sequence[ListedRecipe]) -> Table:
         for one in entries
     ]
     return Table.of(records, notes=[note, "Take one by name: splitstep train digits --out runs/digits"])
+
+
+def arms_table(entries: Sequence[ListedArm]) -> Table:
+    """A row per modification."""
+    records = [
+        {
+            Column("arm", text=True, whole=True): Code(one.name),
+            Column("what it is", text=True): f"{one.what}{' (with --match flops)' if one.costs_flops else ''}",
+            Column("paper", text=True): (one.paper.title, f"{one.paper.year}, arXiv {one.paper.arxiv}"),
+        }
+        for one in entries
+    ]
+    note = (
+        'Other arms: a scheme, FILE.py:NAME, the config.json of a causal model, or entries as in "lie model.norm=rms".'
+    )
+    return Table.of(records, notes=[note, "Compare them: splitstep compare --text my.txt --arms lie,swiglu,rms"])
 
 
 def tasks_table(entries: Sequence[ListedTask]) -> Table:

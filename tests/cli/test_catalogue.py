@@ -10,6 +10,7 @@ import pytest
 from splitstep import cli
 from splitstep.options import read_options
 from splitstep.recipes import FOLDER, list_recipes, recipe_names
+from splitstep.shelf import SHELF
 from splitstep.tasks import TASKS
 from splitstep.training import load_recipe
 
@@ -25,7 +26,7 @@ def test_every_recipe_and_every_task_is_listed(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    for verb, names in (("recipes", recipe_names()), ("tasks", list(TASKS))):
+    for verb, names in (("recipes", recipe_names()), ("tasks", list(TASKS)), ("arms", list(SHELF))):
         lines = printed(capsys, verb).splitlines()
         assert [name for name in names if not any(re.match(rf"{name}( |$)", line) for line in lines)] == []
 

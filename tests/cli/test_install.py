@@ -87,7 +87,7 @@ WRONG = (
     "compare glue digits --start run --out run", "compare distil T --text rows.jsonl --methods ce --out run",
     "recipes digist", "tasks --marksdown", "schemes wrong", "generate", "",
 )  # fmt: skip
-LISTINGS = ["recipes", "tasks", "schemes lie macaron", "recipes digits", "report -h", "compare glue -h", "-h"]
+LISTINGS = ["recipes", "tasks", "arms", "schemes lie macaron", "recipes digits", "report -h", "compare glue -h", "-h"]
 
 
 def without_torch(lines: Sequence[str], folder: Path) -> tuple[list[int], list[str]]:
