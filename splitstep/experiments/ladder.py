@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from .looks import Looks
 from .statistics import FEWEST, Estimate, estimate, regression
 
+EQUAL_COST = 0.01  # relative: costs closer than this are the same
 Move = Literal["grows", "fades", "moves", "turns", "holds", "open"]
 
 
@@ -114,15 +115,16 @@ def multiplier(better: Ladder, other: Ladder, at: int = -1) -> Multiplier:
     They are FLOPs if the arms' costs differ. Losses are linear in log tokens between two budgets, which makes the
     multiplier a little too small, for true curves are convex.
     """
-    unit = "tokens" if better.cost == other.cost else "FLOPs"
+    same = math.isclose(better.cost, other.cost, rel_tol=EQUAL_COST)
+    dearer = 0.0 if same else math.log(other.cost / better.cost)
     reasons, logs = list[str](), dict[int, float]()
     for seed in sorted(better.losses.keys() & other.losses.keys()):
         own, goal = better.losses[seed], other.losses[seed][at]
         if reason := beyond_reach(own, goal):
             reasons.append(f"{reason} with seed {seed}")
         else:
-            spent = math.log(other.tokens[at] * other.cost) - math.log(better.cost)
-            logs[seed] = spent - reached(better.tokens, own, goal)
+            logs[seed] = math.log(other.tokens[at]) + dearer - reached(better.tokens, own, goal)
+    unit = "tokens" if same else "FLOPs"
     by_seed = {seed: math.exp(one) for seed, one in logs.items()}
     mean = None if reasons else estimate(list(logs.values()))
     if mean is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 from .looks import Looks
@@ -34,6 +35,7 @@ def in_spreads(seeds: int, many: int, power: float = POWER) -> float:
     return noncentrality(seeds, 1 - (1 - LEVEL) / many, power) / math.sqrt(seeds)
 
 
+@lru_cache
 def looked_at(looks: Looks, power: float = POWER) -> float:
     """The difference that all looks together detect, in standard deviations of one seed's: the last look alone needs a
     larger one."""

@@ -140,6 +140,11 @@ def test_where_costs_differ_the_multiplier_is_of_flops() -> None:
     assert found.mean == (pytest.approx(1.5), None, None, 1)
 
 
+def test_costs_that_are_nearly_equal_are_the_same() -> None:
+    better, other = Ladder(TOKENS, {0: (3.0, 2.5, 2.2)}, 1000), Ladder(TOKENS, {0: (3.2, 2.8, 2.5)}, 1004)
+    assert multiplier(better, other)[::2] == ({0: pytest.approx(3.0, rel=1e-12)}, "tokens")
+
+
 def test_the_multiplier_at_a_smaller_budget() -> None:
     better, other = Ladder(TOKENS, {0: (3.0, 2.5, 2.2)}), Ladder(TOKENS, {0: (3.2, 2.75, 2.5)})
     assert multiplier(better, other, 1).by_seed == {0: pytest.approx(math.sqrt(3))}

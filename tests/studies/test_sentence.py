@@ -7,8 +7,8 @@ from splitstep.experiments.looks import Decision, Word
 from splitstep.experiments.noise import Floor
 from splitstep.experiments.outlook import Outlook
 from splitstep.experiments.statistics import Estimate
-from splitstep.report.charts import Axis, Forest
-from splitstep.studies.compare.lead_charts import against_budget, forest
+from splitstep.report.charts import Axis, Forest, LineChart
+from splitstep.studies.compare.lead_charts import against_budget, arms_table, forest
 from splitstep.studies.compare.sentence import NATS, Finding, Unit, compared_in_words
 
 AHEAD = Decision("ahead", Estimate(0.021, 0.012, 0.030, 8), 8)
@@ -135,7 +135,7 @@ def test_the_charts_have_the_figures_of_the_sentence() -> None:
     floor, trend = Floor(0.007, 0.005, 0.014, 8), moved("fades", 0.040, 0.030, 0.021)
     trend = trend._replace(means=tuple(one._replace(low=one.mean - 0.01, high=one.mean + 0.01) for one in trend.means))
     arms = [Finding("macaron", AHEAD, FLOORS, trend), Finding("mine", few(2).decision), few(0)]
-    drawn, table = forest("lie", arms, floor)
+    drawn, table, _ = forest("lie", arms, floor)
     assert isinstance(drawn, Forest)
     assert [tuple(bar) for bar in drawn.bars] == [
         ("macaron", 0.021, 0.012, 0.030, pytest.approx(floor.band(8))), ("mine", 0.1, None, None, floor.band(2))
@@ -144,8 +144,40 @@ def test_the_charts_have_the_figures_of_the_sentence() -> None:
     assert table.records()[0]["interval"] == "[+0.012, +0.030]"
     assert forest("lie", [few(0)], floor) == []
     assert forest("lie", arms, None)[0].bars[0].band == 0
-    lines = against_budget("lie", arms, Axis("tokens", log=True), (1e6, 3e6, 9e6), NATS).lines
-    assert [tuple(line) for line in lines] == [
+    chart = against_budget("lie", arms, Axis("tokens", log=True), (1e6, 3e6, 9e6), NATS)
+    assert isinstance(chart, LineChart)
+    assert [tuple(line) for line in chart.lines] == [
         ("macaron", (1e6, 3e6, 9e6), [0.04, 0.03, 0.021], [one.low for one in trend.means],
          [one.high for one in trend.means])
     ]  # fmt: skip
+
+
+def test_of_many_arms_the_sentence_leaves_trends_and_tokens_to_the_table() -> None:
+    trend, tokens = moved("grows", 0.01, 0.021), Multiplier({}, Estimate(1.7, 1.4, 2.06, 8), "tokens")
+    arms = [Finding(name, AHEAD, None, trend, tokens) for name in ("a", "b", "c", "d")]
+    assert "grows" in said(*arms[:3])
+    assert "tokens" in said(*arms[:3])
+    assert "grows" not in said(*arms)
+    assert "tokens" not in said(*arms)
+    still = [one._replace(decision=OPEN) for one in arms]
+    assert "a's lead grows" in said(*still[:3])
+    assert "grows" not in said(*still)
+
+
+def test_the_table_has_what_is_known_of_each_arm() -> None:
+    lost = Multiplier({}, None, "tokens", "a run diverged with seed 3")
+    saved = Multiplier({}, Estimate(1.7, 1.4, 2.06, 8), "FLOPs")
+    records = arms_table("lie", [
+        Finding("macaron", AHEAD, FLOORS, moved("fades", 0.040, 0.020), saved, cost=1.333),
+        Finding("mine", OPEN, None, moved("moves", 0.02, 0.0), lost, cost=1.004),
+        Finding("rms", BEHIND, None, moved("grows", -0.02, -0.04)),
+        Finding("post", INSIDE, None, moved("holds", 0.002, 0.002)),
+    ], NATS).records()  # fmt: skip
+    assert [list(one.values()) for one in records] == [
+        ["macaron", "ahead, +3.0 [+1.5, +6.0]", "macaron's lead fades, -0.020 [-0.040, -0.010]",
+         "1.70 [1.40, 2.06], FLOPs", "1.33 times"],
+        ["mine", "open", "moves towards lie, -0.020 [-0.040, -0.010]", "none, a run diverged with seed 3", ""],
+        ["rms", "behind", "lie's lead grows, -0.020 [-0.040, -0.010]", "", ""],
+        ["post", "inside", "holds, +0.000 [+0.000, +0.000]", "", ""],
+    ]  # fmt: skip
+    assert list(records[0])[1] == "beside lie, noise floors [95%]"

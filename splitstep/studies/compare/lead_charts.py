@@ -1,27 +1,88 @@
-"""Charts of leads: a forest plot beside the noise floor, and the lead of each arm against the budget."""
+"""Leads as charts and a table: beside the noise floor, against the budget, and what else is known of each arm."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...experiments.ladder import EQUAL_COST, sign
 from ...experiments.noise import Floor
+from ...experiments.statistics import Estimate
 from ...report.charts import Axis, Bar, Forest, Line, LineChart
 from ...report.document import Part
 from ...report.forest import forest_table
+from ...report.tables import Column, Table
 from .sentence import NATS, Finding, Unit
 
 
 def forest(first: str, arms: Sequence[Finding], floor: Floor | None, unit: Unit = NATS) -> list[Part]:
-    """The lead of each arm with its interval, for pages, and in characters for the terminal and Markdown."""
+    """The lead of each arm with its interval, for pages, and in characters for the terminal and Markdown; then what
+    else is known of the arms."""
     bars = list[Bar]()
     for one in arms:
         if lead := one.decision.lead:
             low, high = (None if end is None else unit.scale * end for end in (lead.low, lead.high))
             band = unit.scale * floor.band(lead.n) if floor else 0.0
             bars.append(Bar(one.arm, unit.scale * lead.mean, low, high, band))
-    signed = Axis(f"lead over {first}, {unit.name}", unit.form.replace("{:", "{:+"))
-    drawn = Forest(f"Lead over {first}", signed, bars, "mean [95% interval]", "chart-leads", note(first, floor, unit))
-    return [drawn, forest_table(drawn, "leads")] if bars else []
+    x = Axis(f"lead over {first}, {unit.name}", signed(unit))
+    drawn = Forest(f"Lead over {first}", x, bars, "mean [95% interval]", "chart-leads", note(first, floor, unit))
+    return [drawn, forest_table(drawn, "leads"), arms_table(first, arms, unit)] if bars else []
+
+
+def arms_table(first: str, arms: Sequence[Finding], unit: Unit) -> Table:
+    """What is decided of each arm, its lead in noise floors, what the budget changes, and the tokens that it saves."""
+    records = [
+        {
+            Column("arm", text=True): one.arm,
+            Column((f"beside {first}", "noise floors [95%]"), text=True): (
+                one.decision.word,
+                *cell(one.floors, "{:+.1f}"),
+            ),
+            Column(("with the budget", f"{unit.name} per tripling [95%]"), text=True): moving(first, one, unit),
+            Column(("multiplier [95%]",), text=True): saved(one),
+            Column("FLOPs/token"): "" if abs(one.cost - 1) < EQUAL_COST else f"{one.cost:.3g} times",
+        }
+        for one in arms
+    ]
+    notes = ["Multiplier: how many times as much the worse arm takes for its loss."] if any(map(saved, arms)) else []
+    return Table.of(records, "Arms", notes, name="arms")
+
+
+def signed(unit: Unit) -> str:
+    return unit.form.replace("{:", "{:+")
+
+
+def cell(found: Estimate | None, form: str, scale: float = 1.0) -> tuple[str, ...]:
+    """A mean with its interval."""
+    if found is None:
+        return ()
+    mean, *ends = (form.format(scale * end + 0.0) for end in found[:3] if end is not None)
+    return (f"{mean} [{', '.join(ends)}]",) if ends else (mean,)
+
+
+def standing(one: Finding) -> tuple[str, ...]:
+    """What is decided, and the lead in noise floors."""
+    return one.decision.word, *cell(one.floors, "{:+.1f}")
+
+
+def moving(first: str, one: Finding, unit: Unit) -> tuple[str, ...]:
+    """The word for a trend, with whose lead it is about or where the difference goes, and the slope."""
+    if one.trend is None or len(one.trend.means) < 2:
+        return ()
+    word, slope, start = one.trend.word, one.trend.slope, one.trend.means[0].mean
+    if word == "moves":
+        word = f"moves towards {one.arm if slope and sign(slope) > 0 else first}"
+    elif word in ("grows", "fades", "turns"):
+        word = f"{one.arm if start > 0 else first}'s lead {word}"
+    return word, *cell(slope, signed(unit), unit.scale)
+
+
+def saved(one: Finding) -> tuple[str, ...]:
+    """The multiplier, or why there is none."""
+    if one.multiplier is None:
+        return ()
+    if one.multiplier.mean is None:
+        return "none", one.multiplier.reason
+    return *cell(one.multiplier.mean, "{:.2f}"), one.multiplier.unit
 
 
 def note(first: str, floor: Floor | None, unit: Unit) -> str:
@@ -42,6 +103,6 @@ def against_budget(first: str, arms: Sequence[Finding], x: Axis, budgets: Sequen
         band = (low, high) if low and len(low) == len(means) else ()
         if means:
             lines.append(Line(one.arm, budgets, [unit.scale * mean.mean for mean in means], *band))
-    y = Axis(f"lead over {first}, {unit.name}", unit.form.replace("{:", "{:+"))
+    y = Axis(f"lead over {first}, {unit.name}", signed(unit))
     title = f"Lead over {first} against the budget"
     return LineChart(title, x, y, lines, "mean [95% interval]", 0.0, "chart-budgets", first=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...experiments.ladder import Multiplier, Trend, sign
+from ...experiments.ladder import EQUAL_COST, Multiplier, Trend, sign
 from ...experiments.looks import Decision
 from ...experiments.outlook import Outlook
 from ...experiments.statistics import FEWEST, Estimate
@@ -13,7 +13,7 @@ from ...report.document import Verdict
 from ...support.words import counted, listed
 
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-EQUAL_COST = 0.01  # relative: costs closer than this are the same
+SHORT = 3  # arms of which the sentence says all that is known; of more the tables do
 
 
 class Unit(NamedTuple):
@@ -49,6 +49,11 @@ class Finding(NamedTuple):
     lost: int = 0
     at_edge: bool = False
 
+    @property
+    def alone(self) -> Finding:
+        """Without its trend and multiplier."""
+        return self._replace(trend=None, multiplier=None)
+
 
 def compared_in_words(
     first: Finding, arms: Sequence[Finding], detects: Outlook | None, margin: float | None = None, unit: Unit = NATS
@@ -60,10 +65,12 @@ def compared_in_words(
     if not decided and all(unknown(one) for one in still):
         kind, clauses = "too few", [too_few(first, still)]
     else:
-        kind, clauses = "settled" if decided else "open", [clause(first.arm, one, margin, unit) for one in decided]
+        told = arms if len(arms) <= SHORT else ()
+        kind = "settled" if decided else "open"
+        clauses = [clause(first.arm, one if told else one.alone, margin, unit) for one in decided]
         clauses += ["intervals hold for all arms at once"] if decided and len(arms) > 1 else []
         clauses += [not_told(still, decided, detects, unit)] if still else []
-        clauses += [text for one in still if (text := in_trend(first.arm, one, unit))]
+        clauses += [text for one in still if told and (text := in_trend(first.arm, one, unit))]
     clauses += remarks(first, arms)
     return Verdict(kind, f"{'; '.join(clauses)}.")
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from ...experiments.experiment import sample
 from ...experiments.sections import estimated, signed, status_cell
+from ...experiments.statistics import Estimate
 from ...experiments.trials import loss_on, observed
 from ...models.cost import span
 from ...notation import shortened
@@ -17,6 +18,7 @@ from ...tasks.measures import title_of
 from ...tasks.pairs.translation import EXACT_MATCH
 from ...training.result import Kept, Shape
 from .result import Comparison, Named, OnTestSet, Row, ScoreEstimate, lacking, row_name, rows_of
+from .standing import findings
 
 TASK, SCHEME = Column("task", text=True, grouped=True), Column("scheme", text=True)
 AGAINST = Column(("against the first", "[95%]"))
@@ -88,11 +90,21 @@ def scheme_cell(row: Row) -> tuple[str, ...]:
 
 def main_table(blocks: Sequence[Block]) -> Table:
     """The test metric of each row, its difference to the first row's, and what the row cost."""
-    records = [main_record(block, row) for block in blocks for row in block.rows]
-    return Table.of(records, notes=list(dict.fromkeys(reading_note(block.result) for block in blocks)))
+    records = [record for block in blocks for record in main_records(block)]
+    title = "Figures" if any(block.result.design for block in blocks) else ""
+    return Table.of(records, title, list(dict.fromkeys(reading_note(block.result) for block in blocks)))
 
 
-def main_record(block: Block, row: Row) -> Record:
+def main_records(block: Block) -> list[Record]:
+    """The rows of one comparison; arms that are named alone have the differences of the verdict."""
+    known = findings(block.result)[1:] if block.result.design else []
+    leads = {one.arm: one.decision.lead for one in known}
+    if not block.result.metric.higher_is_better:
+        leads = {arm: lead and lead.turned for arm, lead in leads.items()}
+    return [main_record(block, row, leads.get(row.arm, row.difference)) for row in block.rows]
+
+
+def main_record(block: Block, row: Row, difference: Estimate | None) -> Record:
     """A row of the main table."""
     form, title, rate = block.result.metric.format, title_of(block.result.metric), row.tokens_per_second
     return {
@@ -100,7 +112,7 @@ def main_record(block: Block, row: Row) -> Record:
         Column("metric", text=True, grouped=True): title if block.name else "",
         SCHEME: scheme_cell(row),
         Column(("test" if block.name else f"{title}, test", "[95%]")): estimated(row.test, form),
-        AGAINST: "" if row is block.rows[0] else estimated(row.difference, signed(form)),
+        AGAINST: "" if row is block.rows[0] else estimated(difference, signed(form)),
         Column("valid", detail=NOT_IN_MARKDOWN): "-" if row.valid is None else form.format(row.valid.mean),
         Column("parameters"): f"{row.cost.parameters:,}",
         Column("FLOPs/token", below=True): f"{row.cost.flops:,}",
@@ -115,11 +127,13 @@ def reading_note(result: Comparison) -> str:
     options = (result.made.recipe or {}).get("train", {})
     averaged = f"the mean of its last {options.get('average')} snapshots"
     kept = averaged if options.get("keep") == "average" else "the weights of its best validation step"
+    others = len(result.rows) - 1
+    joint = " and hold for all arms at once" if result.design and others > 1 else ""
     what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[result.match]
     return (
         f"{title_of(result.metric)}: {better} is better; mean over {counted(len(result.seeds), 'seed')}, each with "
         f"{kept}. Intervals: 95%, Student's t over seeds; differences to {result.rows[0].name} are "
-        f"paired by seed. Matched: {what}, to {label(result.reference)}.{warnings(result)}"
+        f"paired by seed{joint}. Matched: {what}, to {label(result.reference)}.{warnings(result)}"
     )
 
 
