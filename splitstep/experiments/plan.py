@@ -11,7 +11,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..models.cost import cost
 from ..own_letters import check_portable
 from ..recipe import ABLATE, Recipe, read_assignments
 from ..scheme import Scheme, with_diffusion, with_projections, without_residuals
@@ -21,7 +20,7 @@ from ..support.typed import check_entries, nearest, read_as
 from ..support.words import split_list
 from ..tasks import Task
 from ..training.directory import RunDirectory
-from ..training.networks import check_bytes
+from ..training.networks import check_bytes, cost_of
 from .experiment import Setting
 
 FULL = "full"
@@ -262,7 +261,7 @@ def check_runs(runs: Sequence[Planned], out: Path, tasks: Mapping[str, Task], ro
         task, train = tasks[run.block], run.recipe.train
         check_portable(run.recipe.sources or ())
         if run.row not in work:
-            found = cost(run.recipe.config(task), task.length)
+            found = cost_of(run.recipe, task)
             check_bytes(found.parameters, room)
             work[run.row] = train.steps * train.batch * found.flops
         RunDirectory(out / run.folder).holds(run.recipe)

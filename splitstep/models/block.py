@@ -71,7 +71,7 @@ def block_of(source: BlockSource) -> Block:
     sys.modules[module.__name__] = module  # dataclasses look there
     try:
         exec(compile(source.text, path, "exec"), vars(module))
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{file} does not run ({type(error).__name__}: {first_line(error)}): repair it") from None
     found = getattr(module, source.function, None)
     if not callable(found):

@@ -139,6 +139,7 @@ REFUSED = {
     "not Python": ("def block(:", "block", "mine.py, line 1 is not Python: "),
     "fails": (HEAD + "block = lambda width, heads, layer: 1 / 0", "block", r"block\(32, 4, 0\) fails \(ZeroDivision"),
     "no module": (HEAD + "def block(width, heads, layer): return 3", "block", "mine.py:block returns a int: return a"),
+    "leaves": ("raise SystemExit(0)\n" + GOOD, "block", "mine.py does not run .SystemExit"),
     "another import": ("import nosuch\n" + GOOD, "block", "mine.py does not run .*No module named 'nosuch'"),
     "shape": (
         HEAD + "def block(width, heads, layer): return nn.Linear(width, width + 1)", "block",
