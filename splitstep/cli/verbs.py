@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 Values = dict[str, Any]
 Door = Callable[..., Any]
 DIVERGED = 1  # the exit code: the input was right, and yet there is no model
+BROKEN = 1  # likewise, and a promise is broken
 
 
 class Verb(NamedTuple):
@@ -51,6 +52,14 @@ def show_lines(result: Any, lines: Iterable[str], as_json: bool) -> None:
 def study(door: Door, values: Values, as_json: bool) -> None:
     """Print what a study or an evaluation found."""
     show(called(door, values), as_json)
+
+
+def checks(door: Door, values: Values, as_json: bool) -> None:
+    """Print orders, and promises if they were tried."""
+    result = called(door, values)
+    show(result, as_json)
+    if any(row.broken for row in result.rows):
+        raise typer.Exit(BROKEN)
 
 
 def listing(door: Door, values: Values, as_json: bool) -> None:
@@ -147,7 +156,7 @@ def prediction(door: Door, values: Values, as_json: bool) -> None:
 
 
 VERBS: Mapping[str, Verb] = {
-    "schemes": Verb(looks.schemes, study),
+    "schemes": Verb(looks.schemes, checks),
     "recipes": Verb(lists.recipes, listing),
     "tasks": Verb(lists.tasks, listing),
     "arms": Verb(lists.arms, listing),

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 def schemes(
     *notations: str,
     measure: bool = False,
+    check: bool = False,
     svg: Path | None = None,
     out: Path | None = None,
     letters: tuple[Path, ...] = (),
@@ -35,13 +36,15 @@ def schemes(
       splitstep schemes
       splitstep schemes "F/2 A F/2 @midpoint" "A+F @rk4" --measure
       splitstep schemes --measure --json --out results/schemes
+      splitstep schemes "A F" "A F D@exact" --check
       splitstep schemes lie macaron --svg picture.svg
 
-    A notation that starts with a minus sign goes after `--`.
+    A notation that starts with a minus sign goes after `--`. With --check the exit code is 1 if a promise is broken.
 
     Parameters:
     notations SCHEME: Names or notations of schemes. Default: all named schemes.
     measure: Also measure the orders numerically, in float64.
+    check: Also try whether small models of each kind keep what models promise, such as to see no later token.
     svg FILE: Also draw one step of each.
     out DIR: Also write the result to DIR/result.json, and DIR/report.html.
     """
@@ -56,6 +59,10 @@ def schemes(
         from ..studies.slopes import with_slopes
 
         result = with_slopes(result)
+    if check:
+        from ..studies.promises import with_promises
+
+        result = with_promises(result)
     if svg is not None:
         from ..report.diagram import picture
         from ..support.files import write_atomically

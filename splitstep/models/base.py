@@ -26,6 +26,7 @@ from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, Pre
 from ..fields import Diffusion, draw_seed
 from ..fields.attention import QueriesKeysValues, unplanned_attention
 from ..fields.pointwise import DynamicTanh
+from ..letters import foreign
 from ..shape import Shape
 from ..stack import Stack
 from .body import Embedding, sinusoid_table
@@ -98,9 +99,10 @@ class SplitstepModel(PreTrainedModel):
     per_example: ClassVar[tuple[str, ...]] = ()  # those that multiply one vector of each example
 
     def __init__(self, config: Any) -> None:
-        from .contract import meet  # which makes models itself
+        if any(foreign(s.fields) for s, _ in config.stacks()):
+            from .contract import meet  # which makes models itself
 
-        meet(config)
+            meet(config)
         super().__init__(config)
         self.build(config)
         self.post_init()

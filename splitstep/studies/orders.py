@@ -26,6 +26,11 @@ NOTE = (
     "different functions. Strang with Euler sub-flows is first order."
 )
 MEASURED = " f(x), f(t,x): measured in float64 on smooth fields without and with time. f_i: with different F0 and F1."
+PROMISED = (
+    "Logits do not move with later tokens or with padding; texts in one row do not mix; a cache changes nothing, beams "
+    "and crops included; a field mixes tokens only if its letter says so, and gives the same values when it is called "
+    "again; flops() is what PyTorch counts; a saved model is the same. Figures are of small models in float64."
+)
 AGREES = 0.1  # a measured slope this near to an order is that order
 
 
@@ -35,6 +40,15 @@ class Measured(NamedTuple):
     autonomous: Figure
     time_dependent: Figure
     untied: Figure  # equals time_dependent if no letter has several names
+
+
+class Kept(NamedTuple):
+    """What models of a kind promise: a figure for each promise, None if there was an error; and how those are broken
+    that are."""
+
+    kind: str
+    figures: dict[str, Figure | None]
+    broken: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -51,6 +65,13 @@ class Row:
     unsplit: bool
     measured: Measured | None = None
     errors: tuple[Figure, ...] | None = None  # of the time-dependent problem, at COUNTS steps
+    promises: tuple[Kept, ...] | None = None  # of small models of the scheme
+
+    @property
+    def broken(self) -> list[str]:
+        """How promises are broken, each in a sentence."""
+        found = [(one, says) for one in self.promises or () for says in one.broken.values()]
+        return [f"{self.name or self.notation}, {one.kind}: {says}." for one, says in found]
 
 
 @dataclass(frozen=True)
@@ -85,7 +106,28 @@ def orders_tables(result: Orders) -> list[Table]:
         for row in result.rows
     ]  # fmt: skip
     measured = any(row.measured for row in result.rows)
-    return [Table(columns, rows, notes=[f"{NOTE}{MEASURED if measured else ''}"])]
+    return [Table(columns, rows, notes=[f"{NOTE}{MEASURED if measured else ''}"]), *promises_tables(result)]
+
+
+def promises_tables(result: Orders) -> list[Table]:
+    """For each scheme and kind of models, which promises hold, and the figures of those that do not."""
+    return [_promises_table(row) for row in result.rows if row.promises]
+
+
+def _promises_table(row: Row) -> Table:
+    kinds = row.promises or ()
+    names = dict.fromkeys(name for one in kinds for name in one.figures)
+    cells = [[one.kind, *(_kept(one, name) for name in names)] for one in kinds]
+    columns = [Column("models", text=True), *map(Column, names)]
+    return Table(columns, cells, f"What models of {row.name or row.notation} promise", [*row.broken, PROMISED])
+
+
+def _kept(one: Kept, name: str) -> str:
+    """Whether a promise holds; if it does not, its figure."""
+    if name not in one.figures:
+        return "-"
+    figure = one.figures[name]
+    return "holds" if name not in one.broken else "error" if figure is None else f"{figure:.3g}"
 
 
 def _shown(order: int | None, unsplit: bool = False) -> str:
@@ -104,6 +146,11 @@ def orders_verdict(result: Orders) -> Verdict:
         for slope, order in ((row.measured.time_dependent, row.order), (row.measured.untied, row.untied_order))
         if order is not None and order < HIGHEST
     ]
+    if checked := [one for row in result.rows for one in row.promises or ()]:
+        many = sum(len(one.figures) for one in checked)
+        broken = sum(len(row.broken) for row in result.rows)
+        kept = f"{broken} of {many} promises are broken" if broken else f"all {many} promises are kept"
+        return Verdict("settled", f"Of models of {counted(len(result.rows), 'scheme')}, {kept}.")
     found = sorted({row.order for row in result.rows if row.order is not None})
     span = f"orders {found[0]} to {found[-1]}" if len(found) > 1 else f"order {found[0]}" if found else "no order"
     has = f"{counted(len(result.rows), 'scheme')} of {span}"

@@ -1,14 +1,18 @@
 """A letter of others that breaks what models promise is refused in one line, with a figure, before anything is done."""
 
+import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from commands import refusal
 from torch import Tensor, nn
 from torch.nn import functional
 
+from splitstep import cli
 from splitstep.fields import Context, FieldSpec
 from splitstep.fields.diffusion import states_of
 from splitstep.letters import LETTERS, Letter
@@ -246,3 +250,59 @@ def test_a_saved_model_opens_only_if_its_letters_keep_their_promises(tmp_path: P
     letter(Leak)
     with pytest.raises(ValueError, match="is refused in splitstep-causal models: logits move by"):
         contract.KINDS["causal"].model.from_pretrained(tmp_path)
+
+
+TEXT = (
+    "task: text\ndata: {path: [book.txt], length: 16}\nmodel: {layers: 1, width: 16, heads: 2, ffn: 32}\n"
+    "train: {steps: 2, batch: 2, warmup: 1}\nmatch: none\n"
+)
+VERBS = {
+    "train": "train text.yaml scheme='A Q F' --out out",
+    "train, twin": "train text.yaml scheme='A Q F' match=parameters --out out",
+    "compare": "compare text.yaml --schemes 'lie,A Q F' --match none --seeds 1 --out out",
+    "compare, twins": "compare text.yaml --schemes 'lie,A Q F' --seeds 1 --out out",
+    "converge": "converge text.yaml scheme='A Q F' --depths 1,2 --out out",
+    "ablate": "ablate text.yaml scheme='A Q F' --out out",
+    "inspect": "inspect saved --out out",
+    "converge of a model": "converge saved --out out",
+    "generate": "generate saved --tokens 1",
+}
+
+
+@pytest.mark.parametrize("case", VERBS)
+def test_every_verb_refuses_a_leak_in_one_line(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.yaml").write_text(TEXT)
+    (tmp_path / "book.txt").write_text(
+        "It was a bright cold day in April, and the clocks were striking thirteen. " * 40
+    )
+    if "saved" in VERBS[case]:
+        letter(Linear)
+        model("causal", vocab_size=256).save_pretrained(tmp_path / "saved")
+        capsys.readouterr()
+    letter(Leak)
+    line = refusal(capsys, *shlex.split(VERBS[case]))
+    assert re.search(rf"The letter Q \(quirk\) is refused in splitstep-causal models: logits move by {FIGURE}", line)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_table_shows_which_promises_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    letter(Leak)
+    assert cli.main(["schemes", "A Q", "--check", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    [row] = document["rows"]
+    found = {one["kind"]: one for one in row["promises"]}
+    assert found["image"]["broken"] == {"mixing": found["image"]["broken"]["mixing"]}
+    assert found["causal"]["broken"].keys() == {"later", "padding", "packing", "cache", "mixing"}
+    assert cli.main(["schemes", "A Q", "--check", "--out", str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert re.search(
+        rf"^causal +{FIGURE} +{FIGURE} +{FIGURE} +{FIGURE} +{FIGURE} +holds +holds +holds$", shown, re.MULTILINE
+    )
+    assert shown.startswith("Of models of 1 scheme, ")
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == shown
+    assert cli.main(["schemes", "A F", "--check"]) == 0
+    assert "Of models of 1 scheme, all 35 promises are kept." in capsys.readouterr().out
