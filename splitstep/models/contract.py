@@ -7,8 +7,6 @@ has nothing wider.
 A letter of another package is tried once in a process, when a model first has it, and refused if it breaks a promise.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
@@ -25,6 +23,7 @@ from transformers import DynamicCache, EncoderDecoderCache, StaticCache
 from ..fields import exact_attention
 from ..integrate import Event
 from ..letters import foreign, letter_of
+from ..own_letters import SOURCES
 from ..schemes import scheme as scheme_of
 from ..shape import KINDS, SHAPES
 from ..support.auto_classes import silent
@@ -371,8 +370,14 @@ def meet(config: SplitstepConfig) -> None:
             if broken := tried(name[0], name in stack.solved, config):
                 raise ValueError(
                     f"The letter {name[0]} ({letter_of(name).title}) is refused in {config.model_type} models: "
-                    f'{broken}. Repair its field; `splitstep schemes "A {name[0]}" --check` shows all promises.'
+                    f"{broken}. Repair its field; `{check_command(name[0])}` shows all promises."
                 )
+
+
+def check_command(letter: str) -> str:
+    """What to type to see all promises of a letter."""
+    source = SOURCES.get(letter)
+    return f'splitstep schemes "A {letter}" --check' + (f" --letters {source.file}" if source else "")
 
 
 def tried(letter: str, solved: bool, config: SplitstepConfig) -> str:

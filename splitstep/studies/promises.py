@@ -1,7 +1,5 @@
 """Whether models of schemes keep what every model promises: small ones of each kind, tried."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from ..models.contract import findings

@@ -12,7 +12,7 @@ from commands import refusal
 from torch import Tensor, nn
 from torch.nn import functional
 
-from splitstep import cli
+from splitstep import cli, own_letters
 from splitstep.fields import Context, FieldSpec
 from splitstep.fields.diffusion import states_of
 from splitstep.letters import LETTERS, Letter
@@ -188,12 +188,12 @@ BROKEN = {
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Letters of the tests leave again, and nothing is known of them."""
-    monkeypatch.setattr(LETTERS, "own", dict(LETTERS.own))
+    monkeypatch.setattr(LETTERS, "given", {})
     monkeypatch.setattr(contract, "_met", {})
 
 
 def letter(field: Any, state: Any = "nothing", **more: Any) -> None:
-    LETTERS.own["Q"] = Letter("quirk", "#123456", field=field, state=state, documents=field is Previous, **more)
+    LETTERS.give("Q", Letter("quirk", "#123456", field=field, state=state, documents=field is Previous, **more))
 
 
 def model(kind: str, scheme: str = "A Q F", **more: Any) -> Any:
@@ -286,6 +286,45 @@ def test_every_verb_refuses_a_leak_in_one_line(
     line = refusal(capsys, *shlex.split(VERBS[case]))
     assert re.search(rf"The letter Q \(quirk\) is refused in splitstep-causal models: logits move by {FIGURE}", line)
     assert not (tmp_path / "out").exists()
+
+
+FILE = '''
+import splitstep as ss
+from torch import nn
+
+
+@ss.letter("W", "window", mixes=True)
+class Window(nn.Module):
+    """A convolution that is centred, in causal models too."""
+
+    def __init__(self, spec):
+        super().__init__()
+        self.norm, self.taps = spec.norm(), nn.Conv1d(spec.width, spec.width, 3, padding=1, groups=spec.width)
+
+    def forward(self, t, x, context=None):
+        return self.taps(self.norm(x).mT).mT
+
+    def flops(self, length, memory):
+        return 2 * length * self.taps.weight.numel()
+'''
+
+
+def test_a_leak_in_a_file_of_letters_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(own_letters, "SOURCES", {})
+    monkeypatch.setattr(contract, "SOURCES", own_letters.SOURCES)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(FILE)
+    (tmp_path / "text.yaml").write_text(TEXT)
+    (tmp_path / "book.txt").write_text("It was a bright cold day in April. " * 80)
+    verbs = ("train text.yaml scheme='A W F'", "compare text.yaml --schemes 'lie,A W F' --seeds 1")
+    for words in verbs:
+        line = refusal(capsys, *shlex.split(words), "--letters", "mine.py", "--out", "out")
+        assert re.search(rf"W \(window\) is refused in splitstep-causal models: logits move by {FIGURE}", line)
+        assert '`splitstep schemes "A W" --check --letters mine.py`' in line
+        assert not (tmp_path / "out").exists()
+    assert cli.main(["schemes", "A W", "--check", "--letters", "mine.py"]) == 1
 
 
 def test_a_table_shows_which_promises_hold(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
