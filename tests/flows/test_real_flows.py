@@ -1,23 +1,13 @@
 """Real pretrained models, which come as packages, are their schemes."""
 
-from importlib.util import find_spec
-from pathlib import Path
-
 import pytest
 import torch
+from pretrained_folders import package_folder
 
 import splitstep as ss
 from splitstep.opening import load, open_model
 
 pytestmark = pytest.mark.slow
-
-
-def package_folder(name: str) -> Path:
-    """The folder of an installed package, which is not imported."""
-    found = find_spec(name)
-    if found is None or not found.submodule_search_locations:
-        pytest.skip(f"the package {name} is not installed")
-    return Path(found.submodule_search_locations[0])
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Folders of tiny models with tokenizers, as people download them."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import transformers as hf
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -56,3 +58,11 @@ def saved(folder: Path, model: Any, with_tokenizer: bool = True) -> Path:
     if with_tokenizer:
         tokenizer().save_pretrained(folder)
     return folder
+
+
+def package_folder(name: str) -> Path:
+    """The folder of an installed package, which is not imported."""
+    found = find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        pytest.skip(f"the package {name} is not installed")
+    return Path(found.submodule_search_locations[0])

@@ -1,7 +1,5 @@
 """A GGUF file gives what transformers gives, and is read once."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -9,54 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from gguf_files import BEGIN, END, LAYERS, write_gguf
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from splitstep.opening import open_model
 from splitstep.text.open_tokenizer import open_tokenizer
 
 gguf: Any = pytest.importorskip("gguf")
-LAYERS, WIDTH, HEADS, FFN = 2, 16, 2, 24
-BEGIN, END = 1, 0
-BYTES = {33: "!", 97: "a", 98: "b", 99: "c", 32: "Ġ"}
-TOKENS = ["<|end|>", "<|begin|>", *BYTES.values(), "ab", "abc", "Ġa"]
-MERGES = ["a b", "ab c", "Ġ a"]
-SHAPES = {
-    "attn_q": (WIDTH, WIDTH), "attn_k": (WIDTH, WIDTH), "attn_v": (WIDTH, WIDTH), "attn_output": (WIDTH, WIDTH),
-    "ffn_gate": (FFN, WIDTH), "ffn_up": (FFN, WIDTH), "ffn_down": (WIDTH, FFN), "attn_norm": (WIDTH,),
-    "ffn_norm": (WIDTH,),
-}  # fmt: skip
-
-
-def write(file: Path, **special: int) -> Path:
-    """A Llama with random weights and a byte-level BPE of ten tokens."""
-    writer, random = gguf.GGUFWriter(file, "llama"), np.random.default_rng(0)
-    writer.add_context_length(64)
-    writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(FFN)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(WIDTH // HEADS)
-    writer.add_vocab_size(len(TOKENS))
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list(TOKENS)
-    writer.add_token_merges(MERGES)
-    writer.add_token_types([3, 3, *[1] * (len(TOKENS) - 2)])
-    for name, number in special.items():
-        getattr(writer, f"add_{name}_token_id")(number)
-    shapes = {f"blk.{layer}.{name}.weight": shape for layer in range(LAYERS) for name, shape in SHAPES.items()}
-    for name, shape in {"token_embd.weight": (len(TOKENS), WIDTH), "output_norm.weight": (WIDTH,), **shapes}.items():
-        writer.add_tensor(name, random.normal(size=shape).astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return file
 
 
 def test_weights_tokens_and_settings_are_those_of_transformers_and_can_be_saved(tmp_path: Path) -> None:
-    file = write(tmp_path / "tiny.gguf", bos=BEGIN, eos=END)
+    file = write_gguf(tmp_path / "tiny.gguf", bos=BEGIN, eos=END)
     where: Any = {"pretrained_model_name_or_path": tmp_path, "gguf_file": file.name}
     expected, tokenizer = AutoModelForCausalLM.from_pretrained(**where), AutoTokenizer.from_pretrained(**where)
     found = open_model(file)
@@ -77,7 +38,7 @@ def test_weights_tokens_and_settings_are_those_of_transformers_and_can_be_saved(
 
 @pytest.mark.parametrize("special", [{"bos": BEGIN, "eos": END}, {"bos": END, "eos": BEGIN}, {"bos": BEGIN}, {}])
 def test_the_beginning_and_the_end_are_those_that_the_file_names(special: dict[str, int], tmp_path: Path) -> None:
-    file = write(tmp_path / "tiny.gguf", **special)
+    file = write_gguf(tmp_path / "tiny.gguf", **special)
     for tokenizer in (open_model(file).needs_tokenizer(), open_tokenizer(str(file))):
         assert (tokenizer.bos_token_id, tokenizer.eos_token_id) == (special.get("bos"), special.get("eos"))
         assert tokenizer.decode(tokenizer("abc ab!").input_ids) == "abc ab!"
@@ -87,7 +48,7 @@ def test_the_beginning_and_the_end_are_those_that_the_file_names(special: dict[s
 
 
 def test_a_file_is_read_once_and_the_package_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, built = write(tmp_path / "tiny.gguf", bos=BEGIN, eos=END), list[Any]()
+    file, built = write_gguf(tmp_path / "tiny.gguf", bos=BEGIN, eos=END), list[Any]()
     before, build = (gguf.GGUFReader, gguf.get_tensor_name_map), gguf.GGUFReader.__init__
 
     def counting(self: Any, *args: Any, **kwargs: Any) -> None:

@@ -27,6 +27,7 @@ import pytest
 import torch
 from children import NUMBERS, RECIPE, trained
 from damage import damaged
+from gguf_files import BEGIN, END, write_gguf
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -253,32 +254,11 @@ FOREIGN["tokenizer"] = Foreign(
 )
 
 
-def make_gguf(folder: Path) -> None:
-    import gguf
-
-    writer, random = gguf.GGUFWriter(folder / "tiny.gguf", "llama"), np.random.default_rng(0)
-    for name, value in {
-        "context_length": 64, "embedding_length": 16, "block_count": 1, "feed_forward_length": 24, "head_count": 2,
-        "head_count_kv": 2, "layer_norm_rms_eps": 1e-5, "rope_dimension_count": 8, "vocab_size": 4,
-        "tokenizer_model": "gpt2", "token_list": ["<|end|>", "a", "b", "ab"], "token_merges": ["a b"],
-        "token_types": [3, 1, 1, 1], "bos_token_id": 0, "eos_token_id": 0,
-    }.items():  # fmt: skip
-        getattr(writer, f"add_{name}")(value)
-    square, wide = (16, 16), (24, 16)
-    shapes = {
-        "attn_q": square, "attn_k": square, "attn_v": square, "attn_output": square, "ffn_gate": wide, "ffn_up": wide,
-        "ffn_down": wide[::-1], "attn_norm": (16,), "ffn_norm": (16,),
-    }  # fmt: skip
-    inner = {f"blk.0.{name}.weight": shape for name, shape in shapes.items()}
-    for name, shape in {"token_embd.weight": (4, 16), "output_norm.weight": (16,), **inner}.items():
-        writer.add_tensor(name, random.normal(size=shape).astype(np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-FOREIGN["gguf"] = Foreign(make_gguf, ("tiny.gguf",), lambda folder: open_model(folder / "tiny.gguf"))
+FOREIGN["gguf"] = Foreign(
+    lambda folder: write_gguf(folder / "tiny.gguf", layers=1, bos=BEGIN, eos=END),
+    ("tiny.gguf",),
+    lambda folder: open_model(folder / "tiny.gguf"),
+)
 
 
 # --- text and tables

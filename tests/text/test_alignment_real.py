@@ -1,12 +1,11 @@
 """Tokenizers of real models: SmolLM2's byte BPE, and the lower-cased WordPiece of all-MiniLM."""
 
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
+from pretrained_folders import package_folder
 from tokenizer_kinds import LINES, texts
 from transformers import AutoTokenizer
 
@@ -16,14 +15,6 @@ from splitstep.text.open_tokenizer import open_tokenizer
 from splitstep.text.token_bytes import token_bytes
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of the reader of GGUF files
-
-
-def package_folder(name: str) -> Path:
-    """The folder of an installed package, which is not imported."""
-    found = find_spec(name)
-    if found is None or not found.submodule_search_locations:
-        pytest.skip(f"the package {name} is not installed")
-    return Path(found.submodule_search_locations[0])
 
 
 @cache
