@@ -50,6 +50,7 @@ from .sums import distance
 
 RANDOM = "it draws random numbers in each pass: here all passes draw the same, from one seed"
 SEED = 0
+NO_LAYOUT = "not [batch, tokens, width], in whatever order of axes"
 FALLBACK = "is read by whole layers: attention and feed-forward could not be told apart"
 
 
@@ -85,9 +86,11 @@ class ForeignFlow(Flow):
 
     def __init__(self, model: nn.Module, example: Inputs, name: str) -> None:
         self.model, self.name, self.routes, self.draws = model, name, Routes(), False
+        self.left_out: list[str] = []  # stacks
         given = as_inputs(model, example)
         chains, seen = self.traced(given)
-        stacks, notes = dict[str, Stack](), [RANDOM] if self.draws else list[str]()
+        stacks, notes = dict[str, Stack](), [RANDOM] if self.is_random(given) else list[str]()
+        notes += [f"{stack} is left out: its states are {NO_LAYOUT}" for stack in self.left_out]
         self.chains = dict[str, Chain]()
         for stack, layers in seen.items():
             readings, scheme, note = agreed(stack, layers)
@@ -108,6 +111,8 @@ class ForeignFlow(Flow):
             raise ValueError(
                 f"{self.name} is not a function: run twice on one input, its output differs by {error:.1%}"
             )
+        if not chains and self.left_out:
+            raise ValueError(f"{self.name}: the states of {listed(self.left_out)} are {NO_LAYOUT}")
         if not (seen := with_residuals(seen)):
             raise ValueError(
                 f"{self.name} is not a Transformer: it has no repeated blocks with a residual connection around them"
@@ -132,7 +137,7 @@ class ForeignFlow(Flow):
         return chains, seen, 0.0 if error <= tolerance(one) else error
 
     def laid_out(self, chains: Mapping[str, Chain], given: Mapping[str, Any]) -> dict[str, Chain]:
-        """The chains with the layouts of their states; those without tokens are left out."""
+        """The chains with the layouts of their states; those without one are left out."""
         shapes = {stack: chain.shape for stack, chain in chains.items()}
         if all(is_plain(shape, given) for shape in shapes.values()):
             return dict(chains)
@@ -141,6 +146,7 @@ class ForeignFlow(Flow):
         found = {
             stack: layout_of(x, batch_of(given), *(one.get(stack) for one in others)) for stack, x in starts.items()
         }
+        self.left_out = [stack for stack, one in found.items() if one is None]
         return {stack: chains[stack]._replace(layout=one) for stack, one in found.items() if one is not None}
 
     def starts_of(self, chains: Mapping[str, Chain], given: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -159,10 +165,16 @@ class ForeignFlow(Flow):
             self.call(given)
         return found
 
-    def call(self, inputs: Mapping[str, Any]) -> Any:
+    @torch.no_grad()
+    def is_random(self, inputs: Mapping[str, Any]) -> bool:
+        """Whether the output depends on the random numbers that a pass draws; some are drawn and not used."""
+        outputs = [state_of(self.call(inputs, seed)) for seed in range(SEED, SEED + 4) if self.draws]
+        return any(distance(one, outputs[0]) > tolerance(one) for one in outputs[1:])
+
+    def call(self, inputs: Mapping[str, Any], seed: int = SEED) -> Any:
         """A pass of the model in evaluation mode, without a cache of keys and values. All draw the same numbers."""
         named = {"use_cache": False} if "use_cache" in inspect.signature(self.model.forward).parameters else {}
-        with uncached(self.model), one_seed(self.model) as drawn:
+        with uncached(self.model), one_seed(self.model, seed) as drawn:
             output = self.model(**{**named, **inputs})
             self.draws = self.draws or drawn()
         return output
@@ -298,13 +310,13 @@ def tell(scheme: Scheme, layer: int, step: Step, seen: Increments, context: Fore
 
 
 @contextmanager
-def one_seed(model: nn.Module) -> Iterator[Callable[[], bool]]:
+def one_seed(model: nn.Module, seed: int) -> Iterator[Callable[[], bool]]:
     """Random numbers are those of one seed, and outside nobody notices. Yields whether some have been drawn."""
     device = next(model.parameters()).device
     on_gpu = [torch.cuda.default_generators[device.index]] if device.type == "cuda" else []
     generators = [torch.default_generator, *on_gpu]
     outside = [one.get_state() for one in generators]
-    states = [one.manual_seed(SEED).get_state() for one in generators]
+    states = [one.manual_seed(seed).get_state() for one in generators]
     try:
         yield lambda: any(not one.get_state().equal(x) for one, x in zip(generators, states, strict=True))
     finally:
