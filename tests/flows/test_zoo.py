@@ -1,15 +1,17 @@
 """Many architectures, no adapters: each is the scheme that its authors wrote, and its fields are its own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from zoo import APART, FAST, GIVEN, OTHERS, REFUSED, schemes, tiny
+from zoo import APART, FAST, GIVEN, NAMED, OTHERS, REFUSED, UNSHOWN, schemes, tiny
 
 import splitstep as ss
+from splitstep.flows import Capture
 from splitstep.flows.blocks import exchanged, first_float, intercepted
 from splitstep.flows.examples import made_up, turned
 from splitstep.flows.foreign import ForeignFlow
@@ -17,6 +19,8 @@ from splitstep.flows.sums import distance
 from splitstep.opening import load
 
 SCHEMES = schemes()
+NIGHTLY = pytest.mark.nightly
+EXACT = 1e-5
 
 
 def inputs_of(model: Any, name: str) -> dict[str, Tensor]:
@@ -47,10 +51,14 @@ def pushed_logits(flow: ForeignFlow, inputs: Any, push: Tensor) -> Tensor:
     return flow.head(ss.integrate(flow.scheme, flow.steps[1:], x, context), context)
 
 
-@pytest.mark.parametrize("std", [0.2, pytest.param(0.02, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow]) for name in SCHEMES]
-)
+def zoo(names: Iterable[str]) -> list[Any]:
+    """The models as cases of a test: some always, some in `make test`, all in `make nightly`."""
+    marks = {name: [] if name in FAST else [pytest.mark.slow] if name in NAMED else [NIGHTLY] for name in names}
+    return [pytest.param(name, marks=mark) for name, mark in marks.items()]
+
+
+@pytest.mark.parametrize("std", [0.2, pytest.param(0.02, marks=NIGHTLY)])
+@pytest.mark.parametrize("name", zoo(SCHEMES))
 @pytest.mark.filterwarnings("ignore")  # of other people's code
 def test_an_architecture_is_its_scheme_here_and_at_other_states(name: str, std: float) -> None:
     model = tiny(name, std)
@@ -61,10 +69,71 @@ def test_an_architecture_is_its_scheme_here_and_at_other_states(name: str, std: 
     assert any("whole layers" in note for note in flow.notes) == (SCHEMES[name] == "W")
     with torch.no_grad():
         for given in (turned(inputs), inputs):
-            x, rest = flow.embed(given), first_float(flow.call(given))
-            assert rest is not None
-            assert distance(pushed_logits(flow, given, torch.zeros_like(x)), rest) < 1e-5
+            x, rest = flow.embed(given), output_of(model, given)
+            assert distance(pushed_logits(flow, given, torch.zeros_like(x)), rest) < EXACT
         assert any(agrees_when_pushed(flow, inputs, size * x.std(), rest) for size in (1e-3, 1e-4))
+
+
+def output_of(model: Any, inputs: Any) -> Tensor:
+    """What the model itself returns, without anything of ours around it."""
+    found = first_float(plain(model, inputs))
+    assert found is not None
+    return found
+
+
+def plain(model: Any, inputs: Any, **more: Any) -> Any:
+    named = {"use_cache": False} if "use_cache" in signature(model.forward).parameters else {}
+    torch.manual_seed(0)  # of ViTMAE's masks, as a flow says
+    with torch.no_grad():
+        return model(**inputs, **named, **more)
+
+
+@pytest.mark.parametrize("name", zoo(SCHEMES))
+@pytest.mark.filterwarnings("ignore")
+def test_states_are_the_hidden_states_that_the_model_shows(name: str) -> None:
+    model = tiny(name, 0.2)
+    inputs = inputs_of(model, name)
+    flow = load(model, inputs)
+    assert isinstance(flow, ForeignFlow)
+    output = plain(model, inputs, **({} if UNSHOWN.get(name) == "no states" else {"output_hidden_states": True}))
+    lists = [getattr(output, f"{side}hidden_states", None) or () for side in ("", "encoder_", "decoder_")]
+    agree = [any(shows(flow, stack, inputs, one) for one in lists) for stack in flow.stacks]
+    assert all(agree) == (name not in UNSHOWN), agree
+
+
+def shows(flow: ForeignFlow, stack: str, inputs: Any, hidden: Sequence[Tensor]) -> bool:
+    """Whether a list begins with the states before the blocks of a stack; Mamba's begins with the second."""
+    found, layout = Capture(flow, stack)(inputs).states, flow.chains[stack].layout
+    states = [found["resid_pre", layer] for layer in range(len(flow.stacks[stack].layers))]
+    seen = [x if x.dim() == 3 else layout.seen(x) for x in hidden]
+    return any(
+        len(seen) >= len(part)
+        and all(x.shape == y.shape and distance(x, y) < EXACT for x, y in zip(part, seen, strict=False))
+        for part in (states, states[1:])
+    )
+
+
+@pytest.mark.parametrize("name", zoo(SCHEMES))
+@pytest.mark.filterwarnings("ignore")
+def test_a_token_of_an_example_is_one_row_of_the_state(name: str) -> None:
+    model = tiny(name, 0.2)
+    inputs = inputs_of(model, name)
+    flow = load(model, inputs)
+    main = next((one for one in ("decoder_input_ids", "input_ids") if one in inputs), next(iter(inputs)))
+    x, before = inputs[main], flow.embed(inputs)
+
+    def changed(place: Any) -> Tensor:
+        moved = x.clone()
+        moved[place] = moved[place] + 1 if x.is_floating_point() else (moved[place] + 3) % 37 + 2
+        return (flow.embed({**inputs, main: moved}) != before).any(-1)
+
+    for row in range(len(x)):
+        assert changed(row).any(1).tolist() == [one == row for one in range(len(x))]
+    if not x.is_floating_point():
+        [first, last] = [changed((1, place)).nonzero().tolist() for place in (0, -1)]
+        assert all(row == 1 for row, _ in first + last)
+        assert max(first)[1] < min(last)[1]
+        assert len(first) == len(last) == (2 if name == "MobileBertForMaskedLM" else 1)  # it joins neighbours
 
 
 def agrees_when_pushed(flow: ForeignFlow, inputs: Any, size: Tensor, rest: Tensor) -> bool:
@@ -81,7 +150,7 @@ def agrees_when_pushed(flow: ForeignFlow, inputs: Any, size: Tensor, rest: Tenso
     return distance(found, oracle) < 1e-5 and float((found - oracle).norm() / (oracle - rest).norm()) < 2e-2
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", zoo(REFUSED))
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_not_one_flow_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=REFUSED[name][0]):
@@ -89,7 +158,8 @@ def test_what_is_not_one_flow_is_refused(name: str) -> None:
 
 
 def test_the_zoo_is_large_enough() -> None:
-    assert len(SCHEMES) >= 80
-    assert sum(len(names.split()) for names in APART.values()) >= 75
-    assert set(FAST) <= SCHEMES.keys()
+    assert len(SCHEMES) >= 250
+    assert sum(len(names.split()) for names in APART.values()) >= 240
+    assert {*FAST, *UNSHOWN} <= SCHEMES.keys()
+    assert {*NAMED} <= SCHEMES.keys() | REFUSED.keys()
     assert all(reason for _, reason in (OTHERS | REFUSED).values())

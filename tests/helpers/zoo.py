@@ -92,46 +92,70 @@ GIVEN: dict[str, Any] = {
 
 APART: dict[str, str] = {
     "A F": """
-        CLIPTextModel GPTNeoForCausalLM GraniteMoeForCausalLM GPTNeoXJapaneseForCausalLM AfmoeForCausalLM
-        ApertusForCausalLM ArceeForCausalLM BeitForImageClassification BigBirdPegasusForCausalLM BioGptForCausalLM
-        BitNetForCausalLM BlenderbotForCausalLM BloomForCausalLM CpmAntForCausalLM CTRLLMHeadModel DeepseekV2ForCausalLM
-        DeepseekV3ForCausalLM HYV3ForCausalLM HYV4ForCausalLM Data2VecVisionForImageClassification
-        DeiTForImageClassification DiffLlamaForCausalLM Dinov2ForImageClassification
-        Dinov2WithRegistersForImageClassification Ernie4_5ForCausalLM EuroBertForMaskedLM Exaone4ForCausalLM
-        ExaoneMoeForCausalLM FlexOlmoForCausalLM GemmaForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM GlmForCausalLM
-        Glm4ForCausalLM Glm4MoeForCausalLM GPT2LMHeadModel GPTBigCodeForCausalLM GptOssForCausalLM GraniteForCausalLM
-        HeliumForCausalLM HunYuanDenseV1ForCausalLM IJepaForImageClassification Jais2ForCausalLM JambaForCausalLM
-        JetMoeForCausalLM Lfm2ForCausalLM LlamaForCausalLM MBartForCausalLM MegatronBertForCausalLM MiniMaxM2ForCausalLM
-        MinistralForCausalLM MistralForCausalLM MixtralForCausalLM ModernBertForMaskedLM ModernBertDecoderForCausalLM
-        MptForCausalLM NanoChatForCausalLM NemotronForCausalLM OlmoForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM
-        OlmoeForCausalLM OPTForCausalLM PegasusForCausalLM PersimmonForCausalLM Phi3ForCausalLM PhimoeForCausalLM
-        Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM RobertaPreLayerNormForCausalLM
-        SeedOssForCausalLM SmolLM3ForCausalLM StableLmForCausalLM Starcoder2ForCausalLM VaultGemmaForCausalLM
-        ViTForImageClassification ViTMSNForImageClassification XGLMForCausalLM
+        AfmoeForCausalLM Aimv2VisionModel ApertusForCausalLM ArceeForCausalLM AriaModel AriaTextForCausalLM
+        AudioFlamingo3ForConditionalGeneration AXK2ForCausalLM BambaForCausalLM BeitForImageClassification
+        BigBirdPegasusForCausalLM BioGptForCausalLM BitNetForCausalLM BlenderbotForCausalLM BloomForCausalLM
+        ChineseCLIPVisionModel CLIPTextModel CLIPVisionModel ColModernVBertForRetrieval ColPaliForRetrieval
+        Cosmos3OmniModel CpmAntForCausalLM CTRLLMHeadModel CwmForCausalLM Data2VecVisionForImageClassification
+        DeepseekV2ForCausalLM DeepseekV3ForCausalLM DeepseekVLModel DeiTForImageClassification DiffLlamaForCausalLM
+        Dinov2ForImageClassification Dinov2WithRegistersForImageClassification DINOv3ViTModel DPTModel Emu3ForCausalLM
+        Ernie4_5ForCausalLM EsmcForMaskedLM EuroBertForMaskedLM EvollaForProteinText2Text Exaone4_5_Model
+        Exaone4ForCausalLM ExaoneMoeForCausalLM FlexOlmoForCausalLM FuyuForCausalLM Gemma2ForCausalLM
+        Gemma3ForCausalLM Gemma3ForConditionalGeneration GemmaForCausalLM Glm4ForCausalLM Glm4MoeForCausalLM
+        Glm4MoeLiteForCausalLM GlmAsrForConditionalGeneration GlmForCausalLM GotOcr2ForConditionalGeneration
+        GPT2LMHeadModel GPTBigCodeForCausalLM GPTNeoForCausalLM GPTNeoXJapaneseForCausalLM GptOssForCausalLM
+        GraniteForCausalLM GraniteMoeForCausalLM GraniteMoeSharedForCausalLM GraniteMoeSWAForCausalLM
+        GraniteSpeechForConditionalGeneration GraniteSpeechPlusForConditionalGeneration GraniteSWAForCausalLM
+        HeliumForCausalLM HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM HyperCLOVAXForCausalLM HYV3ForCausalLM
+        HYV4ForCausalLM Idefics2ForConditionalGeneration Idefics3ForConditionalGeneration IJepaForImageClassification
+        ImageGPTForImageClassification InternVLModel InternVLVisionModel Jais2ForCausalLM JambaForCausalLM
+        JetMoeForCausalLM Kosmos2_5Model LagunaForCausalLM Lfm2ForCausalLM Lfm2VlModel LightOnOcrModel
+        Llama4ForCausalLM LlamaForCausalLM LlavaForConditionalGeneration LlavaNextForConditionalGeneration
+        LlavaNextVideoForConditionalGeneration LlavaOnevisionForConditionalGeneration MBartForCausalLM
+        MegatronBertForCausalLM MellumForCausalLM MgpstrForSceneTextRecognition MiniCPM3ForCausalLM MiniCPMV4_6Model
+        MiniMaxM2ForCausalLM MiniMaxM3VLForCausalLM MiniMaxM3VLModel Ministral3ForCausalLM MinistralForCausalLM
+        Mistral3ForConditionalGeneration MistralForCausalLM MixtralForCausalLM MLCDVisionModel
+        ModernBertDecoderForCausalLM ModernBertForMaskedLM ModernVBertForMaskedLM MoshiForCausalLM MptForCausalLM
+        MuseGlimmerTextModel MusicFlamingoForConditionalGeneration NanoChatForCausalLM NemotronForCausalLM
+        Olmo2ForCausalLM Olmo3ForCausalLM OlmoeForCausalLM OlmoForCausalLM OlmoHybridForCausalLM
+        OpenAIPrivacyFilterModel OPTForCausalLM Ovis2Model PaliGemmaForConditionalGeneration PegasusForCausalLM
+        PersimmonForCausalLM Phi3ForCausalLM PhimoeForCausalLM PixioModel QianfanOCRModel QianfanOCRVisionModel
+        Qwen2AudioForConditionalGeneration Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3_5ForCausalLM
+        Qwen3_5MoeForCausalLM Qwen3ForCausalLM Qwen3MoeForCausalLM Qwen3NextForCausalLM Qwen3VLModel Qwen3VLMoeModel
+        Qwen3VLMoeTextModel Qwen3VLTextModel Qwen4ExpForCausalLM RecurrentGemmaForCausalLM
+        RobertaPreLayerNormForCausalLM Sam3ViTModel SamVisionModel Sapiens2Model SeedOssForCausalLM SiglipVisionModel
+        SmolLM3ForCausalLM SmolVLMModel SolarOpenForCausalLM StableLmForCausalLM Starcoder2ForCausalLM Tipsv2Model
+        Tipsv2TextModel Tipsv2VisionModel VaultGemmaForCausalLM VideoLlama3Model VideoLlavaForConditionalGeneration
+        VipLlavaForConditionalGeneration VitDetModel ViTForImageClassification ViTMSNForImageClassification
+        VoxtralForConditionalGeneration WhisperForCausalLM XGLMForCausalLM XLMRobertaXLForCausalLM xLSTMForCausalLM
     """,
     "A N F M": """
-        Wav2Vec2Model AlbertForMaskedLM BartForCausalLM BertLMHeadModel BertGenerationDecoder BigBirdForCausalLM
+        AlbertForMaskedLM BartForCausalLM BertGenerationDecoder BertLMHeadModel BigBirdForCausalLM
         BlenderbotSmallForCausalLM CamembertForCausalLM ConvBertForMaskedLM Data2VecTextForCausalLM DebertaForMaskedLM
-        DebertaV2ForMaskedLM DistilBertForMaskedLM ElectraForCausalLM ErnieForCausalLM FNetForMaskedLM IBertForMaskedLM
-        LayoutLMForMaskedLM MarianForCausalLM MPNetForMaskedLM MvpForCausalLM NomicBertForMaskedLM
-        NystromformerForMaskedLM OpenAIGPTLMHeadModel PLBartForCausalLM RemBertForCausalLM RobertaForCausalLM
-        RoCBertForCausalLM RoFormerForCausalLM SqueezeBertForMaskedLM XLMRobertaForCausalLM XLNetLMHeadModel
-        YosoForMaskedLM
+        DebertaV2ForMaskedLM DistilBertForMaskedLM DPRQuestionEncoder ElectraForCausalLM ErnieForCausalLM
+        FNetForMaskedLM GitForCausalLM IBertForMaskedLM JinaEmbeddingsV3ForMaskedLM LayoutLMForMaskedLM
+        LongformerForMaskedLM MarianForCausalLM MarkupLMForSequenceClassification MPNetForMaskedLM MvpForCausalLM
+        NomicBertForMaskedLM NystromformerForMaskedLM OpenAIGPTLMHeadModel PLBartForCausalLM RemBertForCausalLM
+        RobertaForCausalLM RoCBertForCausalLM RoFormerForCausalLM SqueezeBertForMaskedLM TapasForMaskedLM
+        TrOCRForCausalLM VisualBertForPreTraining Wav2Vec2Model XLMRobertaForCausalLM XLNetLMHeadModel YosoForMaskedLM
     """,
     "A+F": """
-        FalconForCausalLM CodeGenForCausalLM CohereForCausalLM Cohere2ForCausalLM Cohere2MoeForCausalLM
-        GPTNeoXForCausalLM GPTJForCausalLM PhiForCausalLM
+        AyaVisionModel CodeGenForCausalLM Cohere2ForCausalLM Cohere2MoeForCausalLM Cohere2VisionModel
+        CohereForCausalLM FalconForCausalLM GPTJForCausalLM GPTNeoXForCausalLM PhiForCausalLM
     """,
     "A N F M | A N C M F P": """
-        BartForConditionalGeneration MarianMTModel FSMTForConditionalGeneration
+        BartForConditionalGeneration FSMTForConditionalGeneration LEDForConditionalGeneration MarianMTModel
     """,
     "A F | A C F": """
-        WhisperModel PegasusForConditionalGeneration LongT5ForConditionalGeneration M2M100ForConditionalGeneration
-        MT5ForConditionalGeneration SwitchTransformersForConditionalGeneration T5ForConditionalGeneration
-        UMT5ForConditionalGeneration
+        LongT5ForConditionalGeneration M2M100ForConditionalGeneration MT5ForConditionalGeneration
+        NllbMoeForConditionalGeneration PegasusForConditionalGeneration PegasusXForConditionalGeneration
+        Pop2PianoForConditionalGeneration SeamlessM4TForTextToText SeamlessM4Tv2ForTextToText
+        SwitchTransformersForConditionalGeneration T5ForConditionalGeneration T5GemmaForConditionalGeneration
+        UMT5ForConditionalGeneration WhisperModel
     """,
+    "A F | A F | A F | A F": "HieraForImageClassification",
     "N A M F": "MiniMaxForCausalLM",
-    "A F | A F": "SwinForImageClassification ViTMAEForPreTraining",
+    "A F | A F": "SwinForImageClassification T5Gemma2ForConditionalGeneration ViTMAEForPreTraining",
     "A B+F": "InklingForCausalLM LongcatFlashForCausalLM",
     "A C F": "MllamaForCausalLM",
     "F0/2 A B F1/2 N": "Wav2Vec2ConformerModel",
@@ -148,16 +172,38 @@ OTHERS: dict[str, tuple[str, str]] = {
     "DogeForCausalLM": ("W", "its residual connection is scaled by a vector of weights"),
     "Gemma3nForCausalLM": ("W", "its residual streams are mixed by matrices that depend on the state"),
     "MobileBertForMaskedLM": ("A N", "its blocks have an inner stream of another width"),
+    "HiggsAudioV2ForConditionalGeneration": ("A N", "its feed-forward writes into the rows of texts or of sounds"),
     "RwkvForCausalLM": ("N A B", "its feed-forward reads the token before, so it mixes tokens too"),
 }
 """Models that are not, with the reason."""
 REFUSED: dict[str, tuple[str, str]] = {
     "FlaubertWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
     "HrmTextForCausalLM": ("do not follow one another", "two stacks take turns, and each adds to the other's state"),
+    "FocalNetForImageClassification": ("the state changes", "its stages are called with the norms between them"),
+    "PixtralVisionModel": ("are not", "the patches of all images are one list"),
     "ReformerModelWithLMHead": (r"the state changes by \d+\.\d% between", "its blocks change two streams in turn"),
+    "XLMWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
     "YolosForObjectDetection": ("do not follow one another", "it adds positions to the state between two blocks"),
 }
 """Models that are not one flow: a part of the error, and the reason."""
+UNSHOWN: dict[str, str] = {
+    "ConvNextForImageClassification": "states between stages",
+    "CpmAntForCausalLM": "states without the tokens of its prompt",
+    "HieraForImageClassification": "states between stages",
+    "LongformerForMaskedLM": "states without the tokens that fill a window",
+    "SwinForImageClassification": "states between stages",
+    "Tipsv2Model": "no states",
+    "ViTMAEForPreTraining": "states of its encoder alone",
+}
+"""What models show as their hidden states, where those are not the states of all blocks."""
+NAMED = [
+    "ReformerModelWithLMHead", "FlaubertWithLMHeadModel", "YolosForObjectDetection", "PixtralVisionModel",
+    "XLNetLMHeadModel", "SqueezeBertForMaskedLM", "ViTMAEForPreTraining", "MllamaForCausalLM",
+    "LongcatFlashForCausalLM", "Gemma3nForCausalLM", "FSMTForConditionalGeneration", "SwinForImageClassification",
+    "VitDetModel", "SamVisionModel", "Aimv2VisionModel", "RwkvForCausalLM", "FalconForCausalLM",
+    "DeepseekV3ForCausalLM", "WhisperModel", "CpmAntForCausalLM",
+]  # fmt: skip
+"""Models whose states are laid out, drawn or called in an unusual way: left out of `make check`, not of `make test`."""
 FAST = [
     "GPT2LMHeadModel", "LlamaForCausalLM", "MixtralForCausalLM", "Gemma2ForCausalLM", "GraniteForCausalLM",
     "CohereForCausalLM", "DebertaForMaskedLM", "AlbertForMaskedLM", "BartForConditionalGeneration",
@@ -176,17 +222,28 @@ def tiny(name: str, std: float = 0.05) -> Any:
     """A model of this class. Its matrices are drawn anew with this standard deviation, and vectors, such as the scales
     of norms, are that far from their start, where biases are zero."""
     kind = getattr(transformers, name)
-    usual, own = kind.config_class(), OWN_SIZES.get(name, {})
-    known = {size for size in SIZES if size not in kind.config_class.attribute_map and fits(usual, size)}
-    sizes = {**{size: SIZES[size] for size in known}, **own}
     torch.manual_seed(0)
-    model = kind(kind.config_class(**{size: value for size, value in sizes.items() if value is not None}))
+    model = kind(kind.config_class(**sizes_of(kind.config_class, OWN_SIZES.get(name, {}))))
     with torch.no_grad():
         for weight in model.parameters():
             if weight.dim() > 1:
                 weight.zero_()
             weight.add_(torch.randn_like(weight), alpha=std)
     return model.eval()
+
+
+def sizes_of(kind: Any, own: dict[str, Any]) -> dict[str, Any]:
+    """The entries of a tiny config, and of the configs within it."""
+    usual = kind()
+    known = {size for size in SIZES if size not in kind.attribute_map and fits(usual, size)}
+    within = {key: getattr(usual, key, None) for key in kind.sub_configs}
+    parts = {
+        key: {**sizes_of(type(one), {}), "model_type": one.model_type}
+        for key, one in within.items()
+        if isinstance(one, transformers.PreTrainedConfig)
+    }
+    sizes = {**{size: SIZES[size] for size in known}, **parts, **own}
+    return {size: value for size, value in sizes.items() if value is not None}
 
 
 def fits(config: Any, size: str) -> bool:
