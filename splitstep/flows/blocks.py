@@ -82,11 +82,9 @@ def find_chains(model: nn.Module, run: Callable[[], Any]) -> dict[str, list[Call
         groups.setdefault(group_of(model, names, call), []).append(call)
     chains = [chain for group, calls in groups.items() for chain in linked(calls, group[0] == "list")]
     members = [{id(call.module) for call in chain} for chain in chains]
-    outer = [
-        chain
-        for chain, own in zip(chains, members, strict=True)
-        if not any({id(one) for one in chain[0].callers} & other for other in members if other is not own)
-    ]
+    callers = [{id(one) for call in chain for one in call.callers} for chain in chains]
+    inner = [any(own & other for other in members) for own in callers]
+    outer = [chain for chain, is_inner in zip(chains, inner, strict=True) if not is_inner]
     found: dict[str, list[Call]] = {}
     for chain in sorted(outer, key=lambda chain: chain[-1].order):
         name = list_name(names[chain[0].module])

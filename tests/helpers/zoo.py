@@ -37,6 +37,9 @@ OWN_SIZES: dict[str, dict[str, Any]] = {
     "CodeGenForCausalLM": {"n_embd": 32, "n_head": 4, "rotary_dim": 4},
     "DeepseekV2ForCausalLM": {**LATENT, "num_experts_per_tok": 2},
     "DeepseekV3ForCausalLM": LATENT,
+    "FocalNetForImageClassification": {
+        "image_size": 32, "depths": [2, 2], "hidden_sizes": [16, 32], "focal_levels": [2, 2], "focal_windows": [3, 3],
+    },
     "FalconForCausalLM": {"head_dim": None, "num_kv_heads": 2, "ffn_hidden_size": 24},
     "GPTNeoForCausalLM": {"attention_types": [[["global", "local"], 1]]},
     "GraniteForCausalLM": {"residual_multiplier": 0.22, "embedding_multiplier": 12.0},
@@ -155,7 +158,7 @@ APART: dict[str, str] = {
     """,
     "A F | A F | A F | A F": "HieraForImageClassification",
     "N A M F": "MiniMaxForCausalLM",
-    "A F | A F": "SwinForImageClassification T5Gemma2ForConditionalGeneration ViTMAEForPreTraining",
+    "A F | A F": "FocalNetForImageClassification SwinForImageClassification T5Gemma2ForConditionalGeneration ViTMAEForPreTraining",
     "A B+F": "InklingForCausalLM LongcatFlashForCausalLM",
     "A C F": "MllamaForCausalLM",
     "F0/2 A B F1/2 N": "Wav2Vec2ConformerModel",
@@ -179,7 +182,6 @@ OTHERS: dict[str, tuple[str, str]] = {
 REFUSED: dict[str, tuple[str, str]] = {
     "FlaubertWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
     "HrmTextForCausalLM": ("do not follow one another", "two stacks take turns, and each adds to the other's state"),
-    "FocalNetForImageClassification": ("the state changes", "its stages are called with the norms between them"),
     "PixtralVisionModel": ("are not", "the patches of all images are one list"),
     "ReformerModelWithLMHead": (r"the state changes by \d+\.\d% between", "its blocks change two streams in turn"),
     "XLMWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
@@ -189,6 +191,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 UNSHOWN: dict[str, str] = {
     "ConvNextForImageClassification": "states between stages",
     "CpmAntForCausalLM": "states without the tokens of its prompt",
+    "FocalNetForImageClassification": "states between stages",
     "HieraForImageClassification": "states between stages",
     "LongformerForMaskedLM": "states without the tokens that fill a window",
     "SwinForImageClassification": "states between stages",
