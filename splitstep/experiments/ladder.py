@@ -57,9 +57,9 @@ def trend(
     triplings = [math.log(budget, 3) for budget in budgets]
     slope = mean_of([regression(list(zip(triplings, own, strict=True)))[0] for own in zip(*rows, strict=True)], looks)
     halved = replace(looks, many=2 * many)
-    small, large = sign(mean_of(rows[0], halved)), sign(mean_of(rows[-1], halved))
+    small, large = mean_of(rows[0], halved).sign, mean_of(rows[-1], halved).sign
     change = mean_of([last - first for first, last in zip(rows[0], rows[-1], strict=True)], looks)
-    return Trend(move_of(sign(slope), small, large, within(change, margin)), slope, means)
+    return Trend(move_of(slope.sign, small, large, within(change, margin)), slope, means)
 
 
 def mean_of(values: Sequence[float], looks: Looks) -> Estimate:
@@ -75,13 +75,6 @@ def move_of(slope: int, small: int, large: int, unchanged: bool) -> Move:
     if slope:
         return "moves" if not small else "grows" if slope == small else "fades"
     return "holds" if unchanged else "open"
-
-
-def sign(found: Estimate) -> int:
-    """1 or -1 if the interval is on one side of zero, else 0."""
-    if found.low is None or found.high is None:
-        return 0
-    return (found.low > 0) - (found.high < 0)
 
 
 def within(found: Estimate, margin: float | None) -> bool:

@@ -48,6 +48,11 @@ class Estimate(NamedTuple):
         return {1: "one seed", 2: "too few seeds"}.get(self.n, "too few seeds: all equal")
 
     @property
+    def sign(self) -> int:
+        """1 or -1 if the interval is on one side of zero, else 0."""
+        return 0 if self.low is None or self.high is None else (self.low > 0) - (self.high < 0)
+
+    @property
     def turned(self) -> Estimate:
         """The estimate of minus the value."""
         low, high = (None if end is None else -end for end in (self.high, self.low))

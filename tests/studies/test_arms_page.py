@@ -1,6 +1,7 @@
 """The page of arms that are named alone: verdict, forest plot and table have the same intervals."""
 
 import dataclasses
+import math
 import re
 
 import numpy as np
@@ -68,3 +69,16 @@ def test_the_page_says_that_intervals_hold_at_once_and_that_two_are_equal() -> N
     assert 'id="chart-leads"' in page
     assert "The noise floor is" in page
     assert "unpaired" in page
+
+
+@pytest.mark.parametrize("figure", [math.nan, math.inf])
+def test_a_run_with_a_figure_that_is_no_number_is_lost(figure: float) -> None:
+    result = arms(Design())
+    bad = next(one for one in result.trials if (one.arm, one.seed) == ("macaron", 2))
+    trials = [dataclasses.replace(one, test={"loss": figure}) if one is bad else one for one in result.trials]
+    found = comparison(trials, metric=NATS, design=Design(), rows=tuple(rows_of(trials, NATS)))
+    sentence = found.document().verdict.sentence
+    assert "macaron is ahead" in result.document().verdict.sentence
+    assert "macaron is ahead" not in sentence
+    assert "macaron diverged in 1 run" in sentence
+    assert "nan" not in sentence

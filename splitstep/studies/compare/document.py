@@ -145,11 +145,7 @@ class Gap(NamedTuple):
 
     @property
     def apart(self) -> bool:
-        return not self.few and excludes_zero(self.joint)
-
-
-def excludes_zero(found: Estimate) -> bool:
-    return found.low is not None and found.high is not None and not found.low <= 0 <= found.high
+        return not self.few and self.joint.sign != 0
 
 
 def compare_verdict(result: Comparison) -> Verdict:
@@ -186,7 +182,7 @@ def told_apart(result: Comparison, gaps: Sequence[Gap], told: Sequence[Gap]) -> 
     clauses = [better_or_worse(result, gap) for gap in told]
     clauses += [f"intervals hold for {at_once}"] if len(gaps) > 1 and told else []
     clauses += left_open(result, gaps)
-    if not told and any(excludes_zero(gap.found) for gap in gaps):
+    if not told and any(gap.found.sign for gap in gaps):
         clauses.append(f"the intervals in the table hold one by one, not for {at_once}")
     return clauses
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...experiments.ladder import EQUAL_COST, sign
+from ...experiments.ladder import EQUAL_COST
 from ...experiments.noise import Floor
 from ...experiments.statistics import Estimate
 from ...report.charts import Axis, Bar, Forest, Line, LineChart
@@ -70,7 +70,7 @@ def moving(first: str, one: Finding, unit: Unit) -> tuple[str, ...]:
         return ()
     word, slope, start = one.trend.word, one.trend.slope, one.trend.means[0].mean
     if word == "moves":
-        word = f"moves towards {one.arm if slope and sign(slope) > 0 else first}"
+        word = f"moves towards {one.arm if slope and slope.sign > 0 else first}"
     elif word in ("grows", "fades", "turns"):
         word = f"{one.arm if start > 0 else first}'s lead {word}"
     return word, *cell(slope, signed(unit), unit.scale)

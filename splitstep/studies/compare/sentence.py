@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...experiments.ladder import EQUAL_COST, Multiplier, Trend, sign
+from ...experiments.ladder import EQUAL_COST, Multiplier, Trend
 from ...experiments.looks import Decision
 from ...experiments.outlook import Outlook
 from ...experiments.statistics import FEWEST, Estimate
@@ -149,7 +149,7 @@ def in_trend(first: str, one: Finding, unit: Unit) -> str:
         ends = f"{owner}'s at the smallest, {other}'s at the largest"
         return f"the lead turns with the budget: {ends} ({unit.numbers(own)})"
     if word == "moves":
-        goal = one.arm if one.trend.slope and sign(one.trend.slope) > 0 else first
+        goal = one.arm if one.trend.slope and one.trend.slope.sign > 0 else first
         return f"the difference moves towards {goal} as the budget grows ({unit.numbers(means)})"
     if word == "holds":
         return f"{lead if ahead else 'the difference'} holds over the budgets ({unit.numbers(own if ahead else means)})"

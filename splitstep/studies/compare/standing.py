@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...experiments import noise
+from ...experiments.experiment import sample
 from ...experiments.ladder import Ladder, Multiplier, Trend, leads, multiplier, trend
 from ...experiments.looks import Decision, follow
 from ...experiments.noise import Floor, in_floors
 from ...experiments.outlook import Outlook, outlook
 from ...experiments.statistics import FEWEST, Bounds
-from ...experiments.trials import Trial, figure_on
+from ...experiments.trials import Trial, figure_on, observed
 from ...experiments.tuning import tune
 from ...tasks.measures import Metric, title_of
 from .design import AT, NATS, Design, looks_of, losses_of
@@ -36,10 +37,8 @@ class Arms(NamedTuple):
         return [one for one in self.trials if (one.arm, one.budget, one.role) == (arm, budget, role)]
 
     def figures(self, arm: str, budget: float, role: str = "") -> Figures:
-        """The test figure of each seed that finished with one."""
-        quantity = figure_on("test", self.metric)
-        found = {one.seed: quantity.of(one) for one in self.of(arm, budget, role) if one.status == "finished"}
-        return {seed: value for seed, value in sorted(found.items()) if value is not None}
+        """The test figure of each seed that finished with a finite one."""
+        return dict(sample(observed(self.of(arm, budget, role)), figure_on("test", self.metric)).values)
 
     def lost(self, arm: str, budget: float) -> set[int]:
         """The seeds that ended without a figure."""
