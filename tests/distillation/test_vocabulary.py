@@ -1,17 +1,15 @@
 """Two vocabularies share the tokens that stand for the same bytes inside of a text."""
 
 import pytest
-from tokenizer_kinds import KINDS, tokenizer
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizer_kinds import KINDS, tokenizer, word_level
+from tokenizers import Tokenizer, pre_tokenizers
 from transformers import ByT5Tokenizer
 
 from splitstep.distillation.vocabulary import shared_vocabulary, vocabulary_bytes
 
 
-def word_level(*words: str) -> Tokenizer:
-    made = Tokenizer(models.WordLevel({word: number for number, word in enumerate(["<unk>", *words])}, "<unk>"))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return made
+def known_words(*words: str) -> Tokenizer:
+    return word_level(["<unk>", *words], pre_tokenizers.WhitespaceSplit())
 
 
 def pairs(teacher: Tokenizer, student: Tokenizer) -> set[tuple[str, str]]:
@@ -56,7 +54,7 @@ def test_a_vocabulary_shares_all_of_its_bytes_with_itself(kind: str) -> None:
 
 
 def test_the_share_is_told() -> None:
-    found = shared_vocabulary(word_level("fox", "dog"), word_level("dog", "cat", "hen", "ox"))
+    found = shared_vocabulary(known_words("fox", "dog"), known_words("dog", "cat", "hen", "ox"))
     assert found.ids.tolist() == [[2, 1]]
     assert found.teacher_share == 0.5
 
@@ -68,4 +66,4 @@ def test_slow_tokenizers_are_read_by_the_spelling_that_gives_back_a_text() -> No
 
 def test_no_overlap_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Tokenizer and Tokenizer share no token.*leave the term"):
-        shared_vocabulary(word_level("fox"), word_level("dog"))
+        shared_vocabulary(known_words("fox"), known_words("dog"))

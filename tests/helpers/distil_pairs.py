@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizer_kinds import LINES, byte_bpe, hugging_face, wordpiece
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizer_kinds import LINES, byte_bpe, hugging_face, word_level, wordpiece
+from tokenizers import pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 TRAIN = dict(steps=6, batch=4, lr=3e-3, warmup=1, log_every=1, evaluate_every=3, checkpoint_seconds=0, mode="eager")
@@ -77,7 +77,5 @@ def recipe(teacher: str, student: str, text: str, method: str, **more: Any) -> d
 
 def characters_of(known: str) -> Any:
     """A tokenizer that knows these characters only."""
-    numbers = {character: number for number, character in enumerate(["<unk>", *known])}
-    found = Tokenizer(models.WordLevel(numbers, unk_token="<unk>"))
-    found.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    found = word_level(["<unk>", *known], pre_tokenizers.Split("", "isolated"))
     return PreTrainedTokenizerFast(tokenizer_object=found, unk_token="<unk>", eos_token="<unk>")

@@ -1,7 +1,7 @@
 """Tokenizers of different kinds, learnt here from a few lines in many scripts, and text to align."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -85,12 +85,16 @@ def llama() -> Any:
     return Tokenizer.from_str(json.dumps(written))
 
 
+def word_level(words: Sequence[str], cut: Any = None) -> Any:
+    """A tokenizer of these words, the first of which stands for all others."""
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token=words[0]))
+    tokenizer.pre_tokenizer = cut or pre_tokenizers.Whitespace()
+    return tokenizer
+
+
 def characters() -> Any:
     known = sorted({character for line in LINES for character in line})
-    numbers = {character: number for number, character in enumerate(["<unk>", *known])}
-    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
-    return tokenizer
+    return word_level(["<unk>", *known], pre_tokenizers.Split("", "isolated"))
 
 
 def hugging_face(tokenizer: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from commands import call, refusal
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizer_kinds import word_level
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from splitstep.inference.evaluate import evaluate_model
@@ -58,9 +58,7 @@ def test_a_folder_of_transformers_continues_as_its_own_generate_does(
 
 
 def test_text_ends_at_the_model_s_own_end_of_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = Tokenizer(models.WordLevel({f"w{i}": i for i in range(20)}, unk_token="w0"))
-    words.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=word_level([f"w{i}" for i in range(20)]))
     options = ("--prompt", "w1 w2", "--tokens", 12, "--temperature", 0)
     gpt2(tmp_path / "endless", tokenizer)
     endless = call(capsys, "generate", tmp_path / "endless", *options)["text"].split()
@@ -105,9 +103,8 @@ def test_models_that_do_not_fit_are_one_line(
     small: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
     bert, swapped, many = tmp_path / "bert", tmp_path / "swapped", tmp_path / "many"
     BertModel(BertConfig(vocab_size=20, **small)).save_pretrained(bert)
-    letters = Tokenizer(models.WordLevel({f"w{i}": i for i in range(256)}, unk_token="w0"))
-    gpt2(swapped, PreTrainedTokenizerFast(tokenizer_object=letters))
-    gpt2(many, PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a"))))
+    gpt2(swapped, PreTrainedTokenizerFast(tokenizer_object=word_level([f"w{i}" for i in range(256)])))
+    gpt2(many, PreTrainedTokenizerFast(tokenizer_object=word_level(["a", "b"])))
     capsys.readouterr()  # saving draws bars
     assert "holds a BertModel, which does not continue text" in refusal(capsys, "generate", bert)
     for model, name, message in (

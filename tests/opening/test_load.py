@@ -11,7 +11,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizer_kinds import word_level
 from transformers import (
     BertConfig,
     BertForMaskedLM,
@@ -62,9 +62,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("llama")
     torch.manual_seed(0)
     LlamaForCausalLM(LLAMA).save_pretrained(folder, max_shard_size="4KB")
-    tokenizer = Tokenizer(models.WordLevel({f"w{i}": i for i in range(20)}, unk_token="w0"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    PreTrainedTokenizerFast(tokenizer_object=tokenizer).save_pretrained(folder)
+    PreTrainedTokenizerFast(tokenizer_object=word_level([f"w{i}" for i in range(20)])).save_pretrained(folder)
     return folder
 
 

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from tokenizer_kinds import word_level
 from transformers import PreTrainedTokenizerFast
 
 from splitstep.opening.texts import batches_of, default_texts, read_texts
@@ -17,9 +15,7 @@ from splitstep.opening.texts import batches_of, default_texts, read_texts
 
 def words(*known: str, **special: str) -> Any:
     """A tokenizer that knows these words."""
-    plain = Tokenizer(WordLevel({word: i for i, word in enumerate(("?", *known))}, unk_token="?"))
-    plain.pre_tokenizer = Whitespace()  # pyright: ignore[reportAttributeAccessIssue]
-    return PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="?", **special)
+    return PreTrainedTokenizerFast(tokenizer_object=word_level(("?", *known)), unk_token="?", **special)
 
 
 def test_texts_are_read_one_a_line_and_empty_lines_are_skipped(tmp_path: Path) -> None:

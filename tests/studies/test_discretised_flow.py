@@ -12,9 +12,7 @@ import torch
 import zoo
 from commands import refusal
 from tiny import tiny
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
+from tokenizer_kinds import word_level
 from torch import Tensor, nn
 from transformers import (
     BertConfig,
@@ -65,9 +63,7 @@ OWN = {"LlamaForCausalLM": (LlamaForCausalLM, LLAMA), "T5ForConditionalGeneratio
 
 
 def tokenizer() -> Any:
-    plain = Tokenizer(WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="w0"))
-    plain.pre_tokenizer = Whitespace()  # pyright: ignore[reportAttributeAccessIssue]
-    return PreTrainedTokenizerFast(tokenizer_object=plain, unk_token="w0")
+    return PreTrainedTokenizerFast(tokenizer_object=word_level(WORDS), unk_token="w0")
 
 
 def made(kind: Any, config: Any) -> Any:
