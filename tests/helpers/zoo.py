@@ -158,7 +158,9 @@ APART: dict[str, str] = {
     """,
     "A F | A F | A F | A F": "HieraForImageClassification",
     "N A M F": "MiniMaxForCausalLM",
-    "A F | A F": "FocalNetForImageClassification SwinForImageClassification T5Gemma2ForConditionalGeneration ViTMAEForPreTraining",
+    "A F | A F": """
+        FocalNetForImageClassification SwinForImageClassification T5Gemma2ForConditionalGeneration ViTMAEForPreTraining
+    """,
     "A B+F": "InklingForCausalLM LongcatFlashForCausalLM",
     "A C F": "MllamaForCausalLM",
     "F0/2 A B F1/2 N": "Wav2Vec2ConformerModel",
@@ -199,6 +201,8 @@ UNSHOWN: dict[str, str] = {
     "ViTMAEForPreTraining": "states of its encoder alone",
 }
 """What models show as their hidden states, where those are not the states of all blocks."""
+FAINT = {"FocalNetForImageClassification"}
+"""Models in which small weights multiply each other until one token changes another by less than rounding does."""
 NAMED = [
     "ReformerModelWithLMHead", "FlaubertWithLMHeadModel", "YolosForObjectDetection", "PixtralVisionModel",
     "XLNetLMHeadModel", "SqueezeBertForMaskedLM", "ViTMAEForPreTraining", "MllamaForCausalLM",
