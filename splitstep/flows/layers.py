@@ -6,7 +6,6 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
-import torch
 from torch import nn
 
 from ..models import SplitstepModel
@@ -109,12 +108,3 @@ def smaller_config(config: Any, kept: list[int], layers: int) -> Any:
                 setattr(made, name, len(kept))
     made.architectures = [*(config.architectures or [])]
     return made
-
-
-@torch.no_grad()
-def matrix_flops(model: Any, layers: int, width: int, length: int) -> int:
-    """Forward operations a token: two for each entry of a matrix that multiplies tokens, and every pair of query and
-    key, as if all layers had ordinary attention."""
-    tokens, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
-    matrices = sum(p.numel() for p in model.parameters() if p.ndim == 2 and p is not tokens and p is not head)
-    return 2 * (matrices + head.numel()) + 4 * layers * width * length

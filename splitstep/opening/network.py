@@ -10,18 +10,20 @@ from torch import Tensor
 
 from ..flows.examples import made_up
 from ..flows.foreign import ForeignFlow
-from ..flows.layers import check_causal, layers_of, matrix_flops, with_layers
+from ..flows.layers import check_causal, layers_of, with_layers
 from ..models import SplitstepConfig, SplitstepModel
 from ..models.cost import Cost
+from ..models.counted import counted
 from ..recipe import Recipe, objective_text
 from ..schemes import name_of
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
-from ..training.networks import Network, NetworkSummary, norm_of_weights
+from ..training.networks import Network, NetworkSummary, norms_of_scheme
 from ..training.result import RunResult, SchemeName, Shape, Start, escaped, loading_code, written_card
 from .load import open_model
+from .others import norms as norms_of_others
 
 AUTO = "AutoModelForCausalLM"
 
@@ -49,21 +51,15 @@ def start_of(model: Any, recipe: Recipe, task: Task, directory: RunDirectory) ->
 def about(model: Any, task: Task) -> NetworkSummary:
     """What a run's result says of the model."""
     layers = len(layers_of(model, type(model).__name__))
-    around = {id(p) for one in (model.get_input_embeddings(), model.get_output_embeddings()) for p in one.parameters()}
     width = model.get_output_embeddings().weight.shape[1]
-    inner = sum(p.numel() for p in model.parameters() if id(p) not in around)
-    flops = matrix_flops(model, layers, width, task.length)
-    found = Cost(sum(p.numel() for p in model.parameters()), inner, flops, task.length)
+    found = counted(lambda: type(model)(model.config), task.length)
     return NetworkSummary(scheme_of(model), found, None, Shape(layers, width, hidden_width(model.config, width), 1.0))
 
 
 def norms(model: Any, batch: Batch, seed: Tensor) -> tuple[list[float], list[float]]:
-    """The norms of the states after the embedding and each layer in a pass of this batch, and of each layer's
-    weights."""
+    """The norms of the states and of each layer's weights, if the run diverged."""
     read = {name: batch[name] for name in ("input_ids", "attention_mask") if name in batch}
-    states = model(**read, output_hidden_states=True, use_cache=False).hidden_states
-    layers = layers_of(model, type(model).__name__)
-    return [float(x.float().norm(dim=-1).mean()) for x in states], list(map(norm_of_weights, layers))
+    return (norms_of_scheme if isinstance(model, SplitstepModel) else norms_of_others)(model, read, seed)
 
 
 def card(result: RunResult, model: Any, task: Task, folder: Path) -> str:

@@ -110,6 +110,15 @@ def test_a_run_continues_as_if_it_had_not_stopped(recipe: Callable[..., Recipe],
     assert train(asked, tmp_path / "halves", quiet=True).valid == whole.valid
 
 
+@pytest.mark.parametrize("name", ["block", "llama", "gpt2"])
+def test_a_run_that_diverges_says_where(name: str, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    asked = recipe(arms(tmp_path)[name], "train.lr=1e30", "train.clip=0", "train.steps=6", "train.log_every=1")
+    result = train(asked, tmp_path / "run", quiet=True)
+    assert result.status == "diverged"
+    assert result.diverged is not None
+    assert (len(result.diverged.state_norms), len(result.diverged.weight_norms)) == (3, 2)
+
+
 def test_the_source_is_in_the_run_and_another_one_is_refused(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
     asked = recipe(network("block", write_block(tmp_path)))
     train(asked, tmp_path / "run", quiet=True)
