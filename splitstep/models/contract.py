@@ -9,9 +9,11 @@ A letter of another package is tried once in a process, when a model first has i
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from copy import deepcopy
 from functools import cached_property
 from itertools import pairwise, product
+from math import inf
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, final
 
@@ -78,12 +80,17 @@ def apart() -> Iterator[None]:
         torch.set_default_dtype(kind)
 
 
+def kind_name(config: SplitstepConfig) -> str:
+    """The kind of models that this config describes; "" if it is one of somebody else's, which no trial knows."""
+    return next((name for name, shape in SHAPES.items() if isinstance(config, shape)), "")
+
+
 @final
 class Trial:
     """A small model like that of a config, with another scheme, and what it reads."""
 
     def __init__(self, config: SplitstepConfig, scheme: str) -> None:
-        self.kind = next(name for name, shape in SHAPES.items() if isinstance(config, shape))
+        self.kind = kind_name(config)
         self.like, self.scheme = config, scheme
         self.model = self.made(0.0)
         try:
@@ -128,8 +135,8 @@ class Trial:
 
 
 def gap(found: Tensor, expected: Tensor) -> float:
-    """The largest difference; not a number if one of them is none."""
-    return float((found - expected).abs().max()) if found.numel() else 0.0
+    """The largest difference; infinite if one of the numbers is none."""
+    return float((found - expected).abs().nan_to_num(inf).max()) if found.numel() else 0.0
 
 
 def other(x: Tensor) -> Tensor:
@@ -339,19 +346,21 @@ def found_of(trial: Trial, name: str) -> Finding:
 
 
 _met: dict[Any, str] = {}  # how each letter of others breaks the contract of a kind; "" if it keeps it
-_trying = [False]  # whether models are made for a trial
+TRYING: ContextVar[bool] = ContextVar("trying", default=False)  # whether models are made for a trial
 
 
 def findings(scheme: str, kind: str | SplitstepConfig = "causal") -> list[Finding]:
     """How models of this kind keep their promises. Instead of a kind a config may be given, whose options are used."""
     config = KINDS.find(kind).config() if isinstance(kind, str) else kind
-    before, _trying[0] = _trying[0], True
+    if not kind_name(config):
+        raise ValueError(f"{type(config).__name__} is no kind that is tried: use one of {', '.join(SHAPES)}.")
+    token = TRYING.set(True)
     try:
         with apart():
             trial = Trial(config, str(scheme_of(scheme)))
             return [found_of(trial, name) for name in PROMISES if promised(trial, name)]
     finally:
-        _trying[0] = before
+        TRYING.reset(token)
 
 
 def check(scheme: str, kind: str | SplitstepConfig = "causal") -> None:
@@ -363,7 +372,7 @@ def check(scheme: str, kind: str | SplitstepConfig = "causal") -> None:
 
 def meet(config: SplitstepConfig) -> None:
     """Refuse a scheme with a letter of others that breaks the contract of such models; each letter is tried once."""
-    if _trying[0] or not isinstance(config, tuple(SHAPES.values())):
+    if TRYING.get() or not kind_name(config):
         return
     for stack, _ in config.stacks():
         for name in foreign(stack.fields):

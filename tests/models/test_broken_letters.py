@@ -158,6 +158,15 @@ class Failing(Linear):
         return super().forward(t, x)
 
 
+class Divided(Linear):
+    """A field that divides by the number of other tokens."""
+
+    def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
+        y = super().forward(t, x)
+        many = torch.full_like(y[..., :1], x.shape[1] - 1)
+        return y * many / many
+
+
 class Broad(Linear):
     """A field of at least 48 dimensions."""
 
@@ -181,6 +190,7 @@ BROKEN = {
     "batch": (Batch, "causal", "nothing", rf"logits move by {FIGURE} when a later token moves"),
     "flops": (Free, "image", "nothing", r"what flops\(\) tells is \d+\.\d% off what PyTorch counts"),
     "saving": (Unsaved, "image", "nothing", rf"a saved and loaded model differ by {FIGURE}"),
+    "not a number": (Divided, "causal", "nothing", "with a cache are inf off those without"),
     "failing": (Failing, "causal", "nothing", "the test of cache ended with IndexError: a token"),
 }  # field, kind, state, what is said
 
