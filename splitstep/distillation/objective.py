@@ -90,7 +90,6 @@ def distil(model: nn.Module, task: Task, options: Mapping[str, Any]) -> Objectiv
     method, student = parse_method(given.method), Subject(model, "the student")
     check_length(student, task.shape["max_length"])
     check_tokens(student, [one.tokens for one in task.encoded.values()])
-    check_weights(student)
     alone = Shapes(student.shape, student.shape)
     if not method.needs(alone).teacher:
         loss = MethodLoss(method, alone, torch.initial_seed() % 2**31)
@@ -178,15 +177,6 @@ def check_tokens(subject: Subject, tokens: Sequence[np.ndarray]) -> None:
             f"{subject.name} has {subject.vocabulary:,} tokens, and its tokenizer makes number {most:,}: save the "
             "tokenizer of this model beside it"
         )
-
-
-def check_weights(subject: Subject) -> None:
-    """Refuse a model whose weights are not finite: nothing can be learnt from where it begins."""
-    for name, x in subject.model.state_dict().items():
-        if not x.isfinite().all():
-            raise ValueError(
-                f"{subject.name} has weights that are not finite ({name}): name a student that works, or save it again"
-            )
 
 
 def check_pair(method: Method, needs: Needs, texts: Texts, teacher: TeacherSource, student: Subject) -> None:
