@@ -133,8 +133,8 @@ def beyond_reach(losses: Sequence[float], goal: float) -> str:
     if any(after >= before for before, after in pairwise(losses)):
         return "the losses do not fall"
     if goal > losses[0]:
-        return "it is reached below the smallest budget"
-    return "it is not reached" if goal < losses[-1] else ""
+        return "the loss is reached below the smallest budget"
+    return "the loss is not reached" if goal < losses[-1] else ""
 
 
 def reached(tokens: Sequence[float], losses: Sequence[float], goal: float) -> float:

@@ -65,7 +65,8 @@ def pocock(at: tuple[int, ...], error: float) -> float:
 
     if len(at) == 1:
         return error
-    return math.exp(brentq(excess, math.log(error / len(at)) - 1e-9, math.log(error), xtol=1e-4))  # pyright: ignore[reportArgumentType]
+    fewest, most = math.log(error / len(at)) - 0.1, math.log(error) + 0.1  # with room for rounding
+    return math.exp(brentq(excess, fewest, most, xtol=1e-4))  # pyright: ignore[reportArgumentType]
 
 
 def survival(at: Sequence[int], bounds: Sequence[float], size: float = 0.0) -> float:

@@ -148,12 +148,12 @@ def test_costs_that_are_nearly_equal_are_the_same() -> None:
 def test_the_multiplier_at_a_smaller_budget() -> None:
     better, other = Ladder(TOKENS, {0: (3.0, 2.5, 2.2)}), Ladder(TOKENS, {0: (3.2, 2.75, 2.5)})
     assert multiplier(better, other, 1).by_seed == {0: pytest.approx(math.sqrt(3))}
-    assert multiplier(better, other, 0).reason == "it is reached below the smallest budget with seed 0"
+    assert multiplier(better, other, 0).reason == "the loss is reached below the smallest budget with seed 0"
 
 
 @pytest.mark.parametrize(("own", "goal", "why"), [
-    ((3.0, 2.5, 2.2), 3.1, "it is reached below the smallest budget"),
-    ((3.0, 2.5, 2.2), 2.1, "it is not reached"),
+    ((3.0, 2.5, 2.2), 3.1, "the loss is reached below the smallest budget"),
+    ((3.0, 2.5, 2.2), 2.1, "the loss is not reached"),
     ((3.0, 3.1, 2.2), 2.5, "the losses do not fall"),
     ((3.0, 2.5, 2.5), 2.7, "the losses do not fall"),
     ((3.0, math.inf, 2.2), 2.5, "a run diverged"),

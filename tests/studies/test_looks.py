@@ -30,7 +30,9 @@ def test_the_bounds_of_one_arm_are_those_of_simulations() -> None:
     assert Looks().bounds == pytest.approx((4.97, 3.59, 3.17, 2.97, 2.86), abs=0.01)
 
 
-@pytest.mark.parametrize("looks", [Looks(), Looks(many=3), Looks((3, 4)), Looks((5, 9, 10, 20), 2)], ids=str)
+@pytest.mark.parametrize(
+    "looks", [Looks(), Looks(many=3), Looks((3, 4)), Looks((5, 9, 20), 2), Looks((3, 60), 2)], ids=str
+)
 def test_all_looks_together_have_the_error_of_one(looks: Looks) -> None:
     error = 0.05 / looks.many
     assert 1 - survival(looks.at, looks.bounds) == pytest.approx(error, rel=1e-3)
