@@ -4,8 +4,6 @@ Models and recipes keep the hash of the source, and opening them needs the same 
 No torch here, unless the file imports it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import re

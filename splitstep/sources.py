@@ -3,8 +3,6 @@
 Nothing here runs code or needs torch.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 from collections.abc import Iterator

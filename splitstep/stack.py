@@ -1,7 +1,5 @@
 """A network as a numerical integration: a list of steps and a scheme."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

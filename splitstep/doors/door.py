@@ -8,8 +8,6 @@ The docstring is the help. Its last section `Parameters:` says what each paramet
 seeds.", where N stands for its value; a door adds those that many doors have.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable

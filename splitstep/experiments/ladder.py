@@ -1,7 +1,5 @@
 """Differences over a ladder of budgets: what they do as the budget grows, and how many tokens a better arm saves."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What an experiment can show before it is run: the difference that its seeds detect, and how many seeds one needs."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 from typing import NamedTuple

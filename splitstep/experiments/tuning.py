@@ -1,7 +1,5 @@
 """Learning rates of arms: which to try next, and which is best, by losses that no verdict uses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple

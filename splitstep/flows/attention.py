@@ -1,7 +1,5 @@
 """Find attention in a block's record: whom each token looks at, as a function of the state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import inf

@@ -1,7 +1,5 @@
 """The layers of a causal model: found by running it, and fewer of them as a smaller model."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any

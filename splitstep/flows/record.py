@@ -1,7 +1,5 @@
 """Watch the operations inside a call: a mode hands them to a recorder, which keeps all, some, or the last."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, final

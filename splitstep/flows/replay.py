@@ -1,7 +1,5 @@
 """Run recorded operations again at another state, with everything else as it was in the pass."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise

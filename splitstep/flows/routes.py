@@ -1,7 +1,5 @@
 """What the fields of a block add, at about the cost of the block: it runs as it is, and a tape keeps their values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple, final
 

@@ -1,7 +1,5 @@
 """Where keys and values are kept during generation: a slot for each evaluation of attention, not for each layer."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, final
 
 import torch

@@ -1,7 +1,5 @@
 """The causal language model."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Unpack, final
 
 from torch import Tensor, nn

@@ -4,8 +4,6 @@ The pass runs on fake tensors, which have shapes and no memory, with attention w
 counts as nothing. So do scans and kernels that PyTorch does not know; `seconds_per_token` sees those.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterator

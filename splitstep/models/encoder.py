@@ -1,8 +1,6 @@
 """Tokens to states under a padding mask, and what reads them: the classifier of tokens, and the masked language model,
 if wanted with BERT's second head, whether one text follows another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Unpack, final

@@ -5,8 +5,6 @@ Compiled and exported models skip what would bind their shapes or read their num
 that would wait for it: there, a number outside of its table is an error of CUDA.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -4,8 +4,6 @@ Both are changed, in float64 and in both modes, because a batch norm mixes examp
 the same dropout. The weights of a copy are moved first, so that what starts at zero is not overlooked.
 """
 
-from __future__ import annotations
-
 from copy import deepcopy
 from typing import Any, NamedTuple
 

@@ -1,8 +1,6 @@
 """What a pass returns: what callers ask of it besides its answer (hidden states, attention weights, a record or a
 tuple), and the losses of heads: of tokens, of classes as transformers defines them, of numbers."""
 
-from __future__ import annotations
-
 from inspect import signature
 from typing import Any, TypedDict, TypeVar
 

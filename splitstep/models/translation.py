@@ -1,7 +1,5 @@
 """The translator: an encoder-decoder."""
 
-from __future__ import annotations
-
 from itertools import count
 from typing import Any, ClassVar, Unpack, final
 

@@ -1,7 +1,5 @@
 """Models that read numbers instead of tokens: a map of sequences of vectors, and a classifier of images."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Unpack, final
 
 import torch

@@ -1,7 +1,5 @@
 """Configs of causal models of transformers, as arms of a comparison: fitted to the task and to the recipe's size."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Equal cost for all arms: the width of feed-forward networks at which a network costs as much as the first arm's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple

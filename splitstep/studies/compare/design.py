@@ -1,7 +1,5 @@
 """How arms are compared: at which budgets, rates and looks, and by which margin. A part of the result."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

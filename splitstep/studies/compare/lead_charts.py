@@ -1,7 +1,5 @@
 """Leads as charts and a table: beside the noise floor, against the budget, and what else is known of each arm."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ...experiments.ladder import EQUAL_COST

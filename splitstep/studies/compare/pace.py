@@ -1,7 +1,5 @@
 """How long runs take here: short runs of every arm, as many at once as later, and what follows for all others."""
 
-from __future__ import annotations
-
 import heapq
 import math
 import time

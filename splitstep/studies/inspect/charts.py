@@ -1,7 +1,5 @@
 """The charts of an inspection: which figures share one, with their equations and how they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Thresholds are constants, each with its reason. The rule of the depth gradient i
 written before the runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, stdev

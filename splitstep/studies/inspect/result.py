@@ -1,7 +1,5 @@
 """What an inspection found, as records that are read back as they were written."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path
