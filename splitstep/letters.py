@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf, isfinite
 from pkgutil import resolve_name
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .support.registry import Registry
 
 State = Literal["nothing", "keys and values", "last inputs", "all inputs", "keys and values of the source"]
+NormAt = Literal["before", "after", "both", "none"]  # f(norm(x)), norm(f(x)), norm(f(norm(x))), f(x)
+START = {"start": True}  # of an option that says how weights start, and nothing about what they mean
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,62 @@ class NoOptions:
     """The options of a letter that has none."""
 
 
-NO_OPTIONS = NoOptions()
+@dataclass(frozen=True)
+class NetworkOptions:
+    """Those of a network. `norm_at`: where it has norms; None: where the networks of the whole config have them."""
+
+    norm_at: NormAt | None = None
+
+
+@dataclass(frozen=True)
+class AttentionOptions(NetworkOptions):
+    """`bias_start` is the initial bias of all queries and keys: it makes rotary attention start local, with scores that
+    fall with distance."""
+
+    bias_start: float = field(default=0.0, metadata=START)
+
+    def __post_init__(self) -> None:
+        if not isfinite(self.bias_start):
+            raise ValueError(f"option bias_start is {self.bias_start}, and needs a finite number")
+
+
+@dataclass(frozen=True)
+class DiffusionOptions:
+    """`alpha` is the coefficient at the start; `boundary` says what happens at the ends of a document, in models that
+    look both ways."""
+
+    alpha: float = 0.1
+    boundary: Literal["reflecting", "fixed"] = "reflecting"
+
+    def __post_init__(self) -> None:
+        check_positive("alpha", self.alpha)
+
+
+@dataclass(frozen=True)
+class StabiliserOptions:
+    """`gamma` is the rate at which the state is pulled towards its norm."""
+
+    gamma: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_positive("gamma", self.gamma)
+
+
+def check_positive(name: str, value: float) -> None:
+    """Refuse an option that is no positive number."""
+    if not 0 < value < inf:
+        raise ValueError(f"option {name} is {value}, and needs a positive number")
+
+
+class Place(NamedTuple):
+    """Where a field stands: the shape of its network, the scheme of its stack, whether that looks back only, its name
+    and its options."""
+
+    shape: Any
+    scheme: Any
+    causal: bool
+    name: str
+    options: Any
 
 
 @dataclass(frozen=True)
@@ -26,16 +84,17 @@ class Letter:
 
     `field` takes a `FieldSpec` and returns a module f(t, x, context) with a method flops(length, memory). It is a
     function or the path of one ("package.module:function"); None: no model has the field yet. `options` is a frozen
-    dataclass of what one may choose; the field finds them in `FieldSpec.options`.
+    dataclass of what one may choose; the field finds them in `FieldSpec.options`. `check` refuses, with a `ValueError`,
+    what does not fit a `Place`; it is a function or a path, too.
 
     `mixes`: a token's rate of change depends on other tokens of its text. `pure`: the same state gives the same rate
     again, however often the field is evaluated. `state`: what each evaluation keeps of earlier tokens while a text is
     generated; only a decoder has a source. `documents`: the field must know which document a token is of, beyond what
-    masks say.
+    masks say. `inner`: it has an inner width and an activation, `ffn` and `activation` of the config.
 
     `backwards`: it may run backwards in time. `exact`: its field solves its own equation, by a method
     flow(t, h, x, context). `branch`: a network around which there may be a residual connection; the others are terms
-    that mean something as rates of change only. `normed`: its field is made of the norm that projections have.
+    that mean something as rates of change only.
     """
 
     title: str
@@ -44,12 +103,13 @@ class Letter:
     exact: bool = False
     branch: bool = True
     documents: bool = False
-    normed: bool = False
     mixes: bool = False
     pure: bool = True
     state: State = "nothing"
     options: type = NoOptions
     field: str | Callable[[Any], Any] | None = None
+    check: str | Callable[[Place], None] | None = None
+    inner: bool = False
 
     @property
     def cache(self) -> Literal["none", "self", "cross"]:
@@ -66,8 +126,35 @@ class Letter:
     def make(self, spec: Any) -> Any:
         """The field that this `FieldSpec` describes."""
         assert self.field is not None, f"configs refuse {self.title}"
-        function = resolve_name(self.field) if isinstance(self.field, str) else self.field
-        return function(spec)
+        return found(self.field)(spec)
+
+    def refuse_misfit(self, place: Place) -> None:
+        """Raise an error if the field cannot stand there."""
+        if self.check is not None:
+            found(self.check)(place)
+
+
+def found(path: str | Callable[..., Any]) -> Callable[..., Any]:
+    """A function, or the one at this path."""
+    return resolve_name(path) if isinstance(path, str) else path
+
+
+def check_bias_start(place: Place) -> None:
+    """Refuse an initial bias where attention is not rotary or has no biases."""
+    if place.options.bias_start and not (place.shape.positions == "rotary" and place.shape.bias):
+        raise ValueError(
+            f"letters.{place.name}.bias_start={place.options.bias_start} is the initial bias of rotary attention: use "
+            "it with positions=rotary and bias=true."
+        )
+
+
+def check_norm(place: Place) -> None:
+    """Refuse a stabiliser without a norm."""
+    if place.shape.norm == "none":
+        raise ValueError(
+            f"The stabiliser {place.name} of {str(place.scheme)!r} pulls towards the norm of the state, and "
+            f"norm='none': use norm=layer or norm=rms, or a scheme without {place.name}."
+        )
 
 
 LETTERS: Registry[Letter] = Registry(
@@ -75,18 +162,25 @@ LETTERS: Registry[Letter] = Registry(
     {
         "A": Letter(
             "attention", "#2f6db5", field="splitstep.fields.attention:SelfAttention",
-            mixes=True, state="keys and values",
+            mixes=True, state="keys and values", options=AttentionOptions, check=check_bias_start,
         ),
-        "F": Letter("feed-forward", "#c8641b", field="splitstep.fields.pointwise:FeedForward"),
+        "F": Letter(
+            "feed-forward", "#c8641b", field="splitstep.fields.pointwise:FeedForward", inner=True,
+            options=NetworkOptions,
+        ),
         "C": Letter(
             "cross-attention", "#2a8a57", field="splitstep.fields.attention:CrossAttention",
-            state="keys and values of the source",
+            state="keys and values of the source", options=NetworkOptions,
         ),
         "D": Letter(
             "diffusion", "#7a4fb0", field="splitstep.fields.diffusion:diffusion",
             backwards=False, exact=True, branch=False, documents=True, mixes=True, state="all inputs",
+            options=DiffusionOptions, check="splitstep.stability:check_diffusion",
         ),
-        "S": Letter("stabiliser", "#a8323e", branch=False, normed=True, field="splitstep.fields.pointwise:Stabiliser"),
+        "S": Letter(
+            "stabiliser", "#a8323e", field="splitstep.fields.pointwise:Stabiliser",
+            branch=False, options=StabiliserOptions, check=check_norm,
+        ),
     },
 )  # fmt: skip
 

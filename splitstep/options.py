@@ -1,14 +1,16 @@
 """Options: the entries of a section of a recipe as a frozen record, and those of training. No torch here."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from math import cos, inf, pi, sqrt
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
-from .support.typed import check_entries, read_as, spell
+from .letters import LETTERS
+from .support.typed import check_entries, plain, read_as, spell
 from .support.words import counted
 
 T = TypeVar("T")
@@ -39,6 +41,48 @@ def read_option(kind: Any, value: object, where: str) -> Any:
     if get_origin(kind) is tuple and not isinstance(value, list | tuple):
         return (read_as(get_args(kind)[0], value, where),)
     return read_as(kind, value, where)
+
+
+FORMAT_1 = {
+    "diffusion": ("D", "alpha"), "ends": ("D", "boundary"), "stabiliser": ("S", "gamma"),
+    "rotary_bias": ("A", "bias_start"),
+}  # fmt: skip  # entries of configs and recipes that became options of letters in format 2
+
+
+def converted(entries: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a config, or of a recipe's model, as they are named since format 2."""
+    new = {name: value for name, value in entries.items() if name not in FORMAT_1}
+    moved = {name: entries[name] for name in FORMAT_1 if name in entries and entries[name] != "upwind"}
+    letters = read_as(dict[str, dict[str, Any]], new.get("letters", {}), "letters") if moved else {}
+    for name, value in moved.items():
+        letter, option = FORMAT_1[name]
+        if letters.setdefault(letter, {}).setdefault(option, value) != value:
+            raise ValueError(f"{name} and letters.{letter}.{option} are two names of one entry: give the second alone.")
+    if new.get("norm_at") == "input":
+        new["norm_at"] = None
+    return {**new, "letters": letters} if moved else new
+
+
+def options_of(name: str, letters: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The options of a field: those of its letter, and over them those of its own name."""
+    given = {**letters.get(name[0], {}), **letters.get(name, {})}
+    return read_options(LETTERS.find(name[0]).options, given, f"letters.{name}")
+
+
+def complete(letters: Mapping[str, Mapping[str, Any]], fields: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """All options of the letters of these fields, those of other letters if they are not the usual ones, and what is
+    given to single fields."""
+    used, full = {name[0] for name in fields}, dict[str, dict[str, Any]]()
+    for name in sorted({*letters, *used}):
+        if not re.fullmatch("[A-Z][0-9]*", name):
+            raise ValueError(f"letters.{name}: options belong to a letter such as A, or to a field such as F0.")
+        options, usual = options_of(name, letters), LETTERS[name[0]].options()
+        own = {key: plain(one) for key, one in vars(options).items() if (one, getattr(usual, key)) != (None, None)}
+        if name[1:]:
+            full[name] = {key: own.get(key) for key in letters[name]}
+        elif own and (name in used or options != usual):
+            full[name] = own
+    return full
 
 
 def at_least(name: str, value: int | None, low: int) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import yaml
 
-from .options import TrainOptions, check_int64, errors_at, read_options
+from .options import FORMAT_1, TrainOptions, check_int64, converted, errors_at, read_options
 from .own_letters import sources_of
 from .recipes import find_recipe, read_about
 from .schemes import name_of, scheme
@@ -155,6 +155,8 @@ def read_recipe(document: Entries, where: str) -> Recipe:
         elif given is not None:
             NETWORKS.check(given)
     data, model, train = (read_section(name, document.get(name), where) for name in SECTIONS)
+    with errors_at(f"{where}: model"):
+        model = converted(model)
     read_options(task.Options, data, f"{where}: data")
     recipe = Recipe(**values, data=data, model=model, train=read_options(TrainOptions, train, f"{where}: train"))
     if recipe.network_name in CHECKS:
@@ -272,7 +274,7 @@ def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         path = path.strip()
-        if not equals or not all(path.split(".")) or path.count(".") > 1:
+        if not equals or not all(path.split(".")) or path.count(".") > (3 if path.startswith("model.letters.") else 1):
             raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
         try:
             is_text = path in TEXTS and text[:1] not in ("'", '"')
@@ -286,13 +288,15 @@ def with_entries(document: Entries, entries: Entries) -> dict[str, Any]:
     """The document with other entries, of a section or outside of all."""
     changed = dict(document)
     for path, value in entries.items():
-        section, _, key = path.rpartition(".")
-        if section:
+        section, _, key = path.partition(".")
+        if section == "model" and key in FORMAT_1:
+            key = ".".join(("letters", *FORMAT_1[key]))
+        if key:
             there = {} if changed.get(section) is None else changed[section]
             if not isinstance(there, Mapping):
                 raise ValueError(f"{path}: {section} has no entries of its own")
-            key, value = section, {**there, key: value}
-        changed[key] = value
+            value = with_entries(there, {key: value})
+        changed[section] = value
     return changed
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import get_annotations
 from itertools import islice, repeat
-from math import inf, isfinite
+from math import inf
 from typing import Any, ClassVar, Literal, get_origin
 
-from .letters import LETTERS
+from .letters import LETTERS, NormAt, Place, letter_of
+from .options import complete, options_of
 from .own_letters import sources_of
 from .scheme import Scheme, decoder
 from .schemes import scheme
-from .stability import beyond_limit
 from .support.registry import Registry
 from .support.typed import read_as, suits
 from .support.words import counted, nearest
 
-FORMAT = 1  # of config.json; newer ones are refused
+FORMAT = 2  # of config.json; newer ones are refused
 DEEPEST = 10_000  # layers: building each takes milliseconds, and comes before anything can weigh them
 LARGEST = 10**8  # of a size: PyTorch can still count the bytes of a matrix of this height and width
 ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "relu2", "swiglu", "geglu")
@@ -31,7 +30,7 @@ SIZES = {
     **dict.fromkeys(("layers", "decoder_layers", "substeps"), DEEPEST),
     **dict.fromkeys(("width", "heads", "kv_heads", "head_size", "ffn", "max_positions", "vocab_size"), LARGEST),
     **dict.fromkeys(("image_size", "channels", "patch", "inputs", "outputs"), LARGEST),
-    **dict.fromkeys(("step", "norm_eps", "rotary_base", "diffusion", "stabiliser"), inf),
+    **dict.fromkeys(("step", "norm_eps", "rotary_base"), inf),
 }  # positive entries of all kinds, and the largest that each may be
 FROM_ZERO = {"init_modes": DEEPEST, "init_std": inf, "token_types": LARGEST, "next_sentence_labels": LARGEST}
 RATES = ("dropout", "attention_dropout", "activation_dropout", "label_smoothing")
@@ -70,12 +69,13 @@ def check_heads(width: int, heads: int, kv_heads: int | None, size: int | None) 
 
 
 def feed_forwards(s: Scheme) -> list[str]:
-    return [name for name in s.fields if name[0] == "F"]
+    """Names of the fields with an inner width and an activation."""
+    return [name for name in s.fields if letter_of(name).inner]
 
 
 def names_fields(activation: Mapping[str, str], halves: Sequence[str]) -> bool:
     """Whether activations are given for all of a scheme's feed-forward fields; others may be of other schemes."""
-    return activation.keys() >= set(halves) and all(re.fullmatch(r"F\d*", name) for name in activation)
+    return activation.keys() >= set(halves) and all(letter_of(name).inner for name in activation)
 
 
 @dataclass(kw_only=True, repr=False)
@@ -86,12 +86,12 @@ class Shape:
     equal parts of its step. A head is `head_size` wide, by default an equal share of the width. `ffn` is the inner
     width of each feed-forward field: one number, or a list with one entry per field, layer by layer. `activation` is
     one name, or a mapping of names of feed-forward fields, of which it may have more than the scheme. A scheme with
-    projections is post-norm: its fields have no norm of their own and the stack ends without one. `rotary_bias` is the
-    initial bias of all queries and keys: it makes rotary attention start local, with scores that fall with distance.
+    projections is post-norm: the stack ends without a norm. If `init_modes` is not 0, initial weights are a smooth
+    function of depth: a sum of so many waves.
 
-    `diffusion` is alpha of the letter D at the start, `ends` what happens at a document's ends; `stabiliser` is gamma
-    of the letter S. If `init_modes` is not 0, initial weights are a smooth function of depth: a sum of so many waves.
-    `norm_at` is "input" (x + f(norm(x))) or "both": x + norm(f(norm(x))), sandwich norms.
+    `norm_at` is where fields have norms: "before" (x + f(norm(x))), "after" (x + norm(f(x))), "both" (sandwich norms,
+    x + norm(f(norm(x)))) or "none". None: before, and none beside projections. `letters` has the options of letters,
+    such as {"D": {"alpha": 0.1}}; those of a field, such as F0, go before those of its letter.
     """
 
     depths: ClassVar[tuple[str, ...]] = ("layers",)  # the entries that count the layers of each stack, in order
@@ -110,14 +110,11 @@ class Shape:
     norm: str = "layer"
     norm_affine: bool = True
     norm_eps: float = 1e-5
-    norm_at: Literal["input", "both"] = "input"
-    diffusion: Number = 0.1
-    ends: Literal["reflecting", "fixed"] = "reflecting"
-    stabiliser: Number = 1.0
+    norm_at: NormAt | None = None
+    letters: dict[str, dict[str, Any]] = field(default_factory=dict)
     bias: bool = True
     positions: Positions = "learned"
     rotary_base: Number = 10000.0
-    rotary_bias: Number = 0.0
     max_positions: int = 1024
     dropout: Number = 0.0
     attention_dropout: Number = 0.0
@@ -149,7 +146,7 @@ class Shape:
         self.check_fields()
         self.check_attention()
         self.check_ffn()
-        self.check_terms()
+        self.check_letters()
 
     def check_format(self) -> None:
         if not suits(int, self.format) or self.format < 1:
@@ -197,31 +194,13 @@ class Shape:
             raise ValueError(
                 f"{self.heads} heads of head_size={self.head_width} are too wide together: use at most {LARGEST:,}."
             )
-        if not isfinite(self.rotary_bias) or (self.rotary_bias and not (self.positions == "rotary" and self.bias)):
-            raise ValueError(
-                f"rotary_bias={self.rotary_bias} is the initial bias of rotary attention: use a finite number, with "
-                "positions=rotary and bias=true."
-            )
 
-    def check_terms(self) -> None:
-        """Refuse norms, ends and steps that do not fit the scheme."""
-        if self.norm_at == "both" and scheme(self.scheme).projections:
-            raise ValueError(
-                f"norm_at='both' puts norms inside of the fields, which those of {self.scheme!r} do not have: it is "
-                "post-norm; use a scheme without N, M and P, or norm_at=input."
-            )
-        if self.norm == "none" and (normed := [name for name in self.fields if LETTERS[name[0]].normed]):
-            raise ValueError(
-                f"The {LETTERS[normed[0][0]].title} {normed[0]} of {self.scheme!r} pulls towards the norm of the "
-                f"state, and norm='none': use norm=layer or norm=rms, or a scheme without {normed[0]}."
-            )
-        self.check_diffusion()
-
-    def check_diffusion(self) -> None:
-        """Refuse explicit diffusion whose step is beyond the limit of its tableau."""
-        for (s, _), ends in zip(self.stacks(), self.stencils(), strict=True):
-            if wrong := beyond_limit(s, self.diffusion, self.step / self.substeps, ends, 2 if self.grid else 1):
-                raise ValueError(f"diffusion={self.diffusion}: {wrong}.")
+    def check_letters(self) -> None:
+        """Bring the options of letters to their full form; refuse those that do not fit the network."""
+        self.letters = complete(self.letters, {name for s, _ in self.stacks() for name in s.fields})
+        for (s, _), causal in zip(self.stacks(), self.causal_stacks(), strict=True):
+            for name in s.fields:
+                letter_of(name).refuse_misfit(Place(self, s, causal, name, self.options_of(name)))
 
     def check_ffn(self) -> None:
         if isinstance(self.ffn, list) and len(self.ffn) != self.ffn_fields:
@@ -238,9 +217,18 @@ class Shape:
         """Whether a field must know which document a token is of."""
         return any(LETTERS[name[0]].documents for name in self.fields)
 
-    def stencils(self) -> list[str]:
-        """For each stack, what diffusion does at the ends of a document."""
-        return [self.ends]
+    def options_of(self, name: str) -> Any:
+        """The options of a field."""
+        return options_of(name, self.letters)
+
+    def norms_of(self, name: str, s: Scheme) -> tuple[bool, bool]:
+        """Whether a field of this scheme has a norm before it, and one after it."""
+        where = vars(self.options_of(name)).get("norm_at") or self.norm_at or ("none" if s.projections else "before")
+        return where in ("before", "both"), where in ("after", "both")
+
+    def causal_stacks(self) -> list[bool]:
+        """For each stack, whether its tokens look back only."""
+        return [False]
 
     @property
     def grid(self) -> tuple[int, int] | None:
@@ -293,15 +281,8 @@ class TextShape(Shape):
 class CausalShape(TextShape):
     """A language model that predicts the next token."""
 
-    ends: Literal["upwind"] = "upwind"  # pyright: ignore[reportIncompatibleVariableOverride]
-
-    def check(self) -> None:
-        if self.ends in ("reflecting", "fixed"):
-            raise ValueError(
-                f"ends={self.ends!r} is for diffusion that looks both ways, and a causal model may not look at later "
-                "tokens: leave ends out, and D is the upwind relaxation of a token towards the one before it."
-            )
-        super().check()
+    def causal_stacks(self) -> list[bool]:
+        return [True]
 
 
 @dataclass(kw_only=True, repr=False)
@@ -349,8 +330,8 @@ class TranslationShape(TextShape):
     eos_token_id: int | list[int] | None = 2
     decoder_start_token_id: int | None = 1
 
-    def stencils(self) -> list[str]:
-        return [self.ends, "upwind"]
+    def causal_stacks(self) -> list[bool]:
+        return [False, True]
 
     def stacks(self) -> list[tuple[Scheme, int]]:
         encoder = scheme(self.scheme)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from math import pi
 
+from .letters import Place
 from .scheme import Scheme
 from .tableau import Tableau
 
@@ -80,5 +81,19 @@ def beyond_limit(scheme: Scheme, alpha: float, h: float, ends: str, axes: int = 
     return (
         f"alpha * h = {alpha:.4g} * {h:.4g} = {alpha * h:.4g} is above {most:.4g}, the limit of explicit diffusion in "
         f"{str(scheme)!r} (@{tableau}), so noise would grow: write D@exact, or use "
-        f"{int(alpha * h / most) + 1} times as many model.substeps, or model.diffusion below {most / h:.4g}"
+        f"{int(alpha * h / most) + 1} times as many model.substeps, or model.letters.D.alpha below {most / h:.4g}"
     )
+
+
+def check_diffusion(place: Place) -> None:
+    """Refuse a boundary in a model without ends that it could mean, and an explicit step beyond the limit."""
+    shape, options, name = place.shape, place.options, place.name
+    if options.boundary != "reflecting" and all(shape.causal_stacks()):
+        raise ValueError(
+            f"letters.{name}.boundary={options.boundary!r} is for diffusion that looks both ways, and a causal model "
+            f"may not look at later tokens: leave it out, and {name} is the upwind relaxation of a token towards the "
+            "one before it."
+        )
+    ends, axes = "upwind" if place.causal else options.boundary, 1 if shape.grid is None else 2
+    if wrong := beyond_limit(place.scheme, options.alpha, shape.step / shape.substeps, ends, axes):
+        raise ValueError(f"letters.{name}.alpha={options.alpha}: {wrong}.")

@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..kernels.dropout import dropout
 from ..kernels.rotary import heads_of, split_rotary
+from ..letters import AttentionOptions
 from ..shape import check_heads
 from .context import Context, FieldSpec, Record
 
@@ -66,11 +67,11 @@ def as_barrier(mask: Tensor | None, q: Tensor) -> Tensor | None:
 
 
 class QueriesKeysValues(nn.Linear):
-    """Queries, keys and values by one product; `sizes` are their widths."""
+    """Queries, keys and values by one product; `sizes` are their widths, `start` the first bias of queries and keys."""
 
-    def __init__(self, width: int, sizes: tuple[int, int, int], bias: bool) -> None:
+    def __init__(self, width: int, sizes: tuple[int, int, int], bias: bool, start: float = 0.0) -> None:
         super().__init__(width, sum(sizes), bias)
-        self.sizes = sizes
+        self.sizes, self.start = sizes, start
 
 
 class Pairing(NamedTuple):
@@ -177,8 +178,9 @@ class SelfAttention(Attention):
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__(spec)
         queries, keys = spec.heads * self.size, (spec.kv_heads or spec.heads) * self.size
+        options = spec.options or AttentionOptions()
         self.sizes = (queries, keys, keys)
-        self.qkv = QueriesKeysValues(spec.width, self.sizes, spec.bias)
+        self.qkv = QueriesKeysValues(spec.width, self.sizes, spec.bias, options.bias_start)
         self.out = nn.Linear(queries, spec.width, spec.bias)
 
     def pairing(self, x: Tensor, context: Context) -> Pairing:

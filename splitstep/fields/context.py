@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
-
-from ..letters import NO_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -32,11 +30,9 @@ class FieldSpec:
     dropout: float = 0.0
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
-    diffusion: float = 0.1  # alpha at the start of training
-    ends: str = "reflecting"  # of diffusion: "reflecting", "fixed", or "upwind" in causal stacks
+    causal: bool = False  # whether tokens look back only
     grid: tuple[int, int] | None = None  # rows and columns of an image's patches
-    stabiliser: float = 1.0  # gamma
-    options: Any = NO_OPTIONS  # of the letter, for this field
+    options: Any = None  # of the letter, for this field; None: the usual ones
 
 
 class WithoutProducts(nn.Module):
@@ -68,5 +64,14 @@ class Context(NamedTuple):
     seed: Tensor | None = None  # an integer; None: no dropout
     documents: Tensor | None = None  # [B, S]: of each key, 0 for padding; None: one in each row; causal models may have
     # [B, T, S] instead: whether a key is of the query's document
-    modes: Any = None  # of diffusion along these documents, if they are worked out for all layers at once
+    shared: Mapping[str, Any] | None = None  # what all layers need and one of their fields has worked out, by its name
     record: Record | None = None  # is told the attention weights of every evaluation, before dropout
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """A field of which a part is the same in every layer."""
+
+    def prepared(self, x: Tensor, context: Context) -> Context:
+        """The context with that part, worked out before the first layer."""
+        ...

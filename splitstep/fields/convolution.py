@@ -29,7 +29,7 @@ class Convolution(nn.Module):
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
         options = spec.options
-        causal = spec.ends == "upwind"
+        causal = spec.causal
         width, self.kernel, self.grid = spec.width, options.kernel, spec.grid
         if not causal and self.kernel % 2 == 0:
             raise ValueError(

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from ..letters import DiffusionOptions
 from .context import Context, FieldSpec, WithoutProducts
 
 EMPTY = Context()
@@ -26,7 +27,7 @@ EMPTY = Context()
 
 def diffusion(spec: FieldSpec) -> Diffusion:
     """The field D of this place: on a grid of patches, along tokens, or along earlier tokens only."""
-    if spec.ends == "upwind":
+    if spec.causal:
         return UpwindDiffusion(spec)
     return GridDiffusion(spec) if spec.grid else TokenDiffusion(spec)
 
@@ -38,8 +39,9 @@ class Diffusion(WithoutProducts):
 
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
-        self.width, self.ends = spec.width, spec.ends
-        self.start = spec.diffusion + log(-expm1(-spec.diffusion))  # the inverse of softplus
+        options = spec.options or DiffusionOptions()
+        self.width, self.ends = spec.width, "upwind" if spec.causal else options.boundary
+        self.start = options.alpha + log(-expm1(-options.alpha))  # the inverse of softplus
         self.a = nn.Parameter(torch.full((1,), self.start))  # not a scalar: sharding needs a dimension
 
     def alpha(self, like: Tensor) -> Tensor:
@@ -181,8 +183,13 @@ class TokenDiffusion(Diffusion):
         return second_difference(x, context.documents, self.ends)
 
     def solve(self, s: Tensor, x: Tensor, context: Context) -> Tensor:
-        known = context.modes
+        known = (context.shared or {}).get(self.ends)
         return heat(s, x, modes_of(x, context.documents, self.ends) if known is None else known, self.ends)
+
+    def prepared(self, x: Tensor, context: Context) -> Context:
+        """The context with the modes of its documents, which are the same in every layer."""
+        shared = context.shared or {}
+        return context._replace(shared={**shared, self.ends: modes_of(x, context.documents, self.ends)})
 
 
 @final

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..kernels.dropout import dropout
+from ..letters import StabiliserOptions
 from .context import Context, FieldSpec, WithoutProducts
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -110,7 +111,7 @@ class Stabiliser(WithoutProducts):
 
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
-        self.norm, self.gamma = spec.projection(), spec.stabiliser
+        self.norm, self.gamma = spec.projection(), (spec.options or StabiliserOptions()).gamma
 
     def forward(self, t: Any, x: Tensor, context: Any = None) -> Tensor:
         return self.gamma * (self.norm(x) - x)

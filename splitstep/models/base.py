@@ -235,15 +235,15 @@ def draw(module: nn.Module, config: Shape) -> None:
 
 
 def draw_matrix(layer: nn.Linear, config: Shape) -> None:
-    """Draw a matrix as the config says; biases start at 0, or at `rotary_bias` for rotary queries and keys."""
+    """Draw a matrix as the config says; biases start at 0, those of queries and keys where their field says."""
     if config.init == "xavier":
         nn.init.xavier_uniform_(layer.weight)
     else:
         nn.init.normal_(layer.weight, std=config.init_std)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
-        if isinstance(layer, QueriesKeysValues) and config.rotary_bias:
-            starts = torch.tensor((config.rotary_bias, config.rotary_bias, 0.0))
+        if isinstance(layer, QueriesKeysValues) and layer.start:
+            starts = torch.tensor((layer.start, layer.start, 0.0))
             initialization.copy_(layer.bias, starts.repeat_interleave(torch.tensor(layer.sizes)))
 
 

@@ -145,7 +145,7 @@ class BlockConfig(PreTrainedConfig):
 def shape_around(entries: Mapping[str, Any]) -> dict[str, Any]:
     """The entries of a causal model as the network around a block has them: learned positions instead of rotary ones,
     which are inside of attention."""
-    found = {name: value for name, value in entries.items() if name not in ("scheme", "rotary_base", "rotary_bias")}
+    found = {name: value for name, value in entries.items() if name not in ("scheme", "rotary_base", "letters")}
     if found.get("positions") == "rotary":
         found["positions"] = "learned"
     if isinstance(found.get("ffn"), list):

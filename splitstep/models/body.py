@@ -15,7 +15,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..fields import Context, FieldSpec, Projection, dropout, norm, rotary
 from ..fields.attention import running_type
-from ..fields.diffusion import modes_of
+from ..fields.context import Prepares
 from ..integrate import Advance, At, Observe, Site, State
 from ..letters import LETTERS
 from ..scheme import Scheme
@@ -45,26 +45,27 @@ def norm_of(config: Shape, used: bool) -> nn.Module:
 
 def build_stack(config: SplitstepConfig, number: int, salts: Iterator[int]) -> Stack:
     """One of the config's stacks; the letters of its scheme make the fields."""
-    (scheme, layers), widths, ends = config.stacks()[number], config.ffn_rows()[number], config.stencils()[number]
-    config.check_diffusion()  # again: twins have other steps
-    if ends == "upwind":
+    (scheme, layers), causal = config.stacks()[number], config.causal_stacks()[number]
+    config.check_letters()  # again: twins have other steps
+    if causal:
         check_slots(scheme)
-    ffn = [dict(zip(feed_forwards(scheme), row, strict=True)) for row in widths]
+    ffn = [dict(zip(feed_forwards(scheme), row, strict=True)) for row in config.ffn_rows()[number]]
 
     def make(name: str, layer: int) -> nn.Module:
         salt = next(salts)
         if name in scheme.projections:
             return Projection(norm_of(config, True))
         many = config.activation if isinstance(config.activation, dict) else {name: config.activation}
+        before, after = config.norms_of(name, scheme)
         spec = FieldSpec(
-            width=config.width, norm=partial(norm_of, config, not scheme.projections),
-            output_norm=partial(norm_of, config, config.norm_at == "both"), projection=partial(norm_of, config, True),
+            width=config.width, norm=partial(norm_of, config, before), output_norm=partial(norm_of, config, after),
+            projection=partial(norm_of, config, True),
             name=name, layer=layer, salt=salt,
             once=config.substeps * scheme.count(name) == 1 and not scheme.doubled, heads=config.heads,
             kv_heads=config.kv_heads, head_size=config.head_size, ffn=ffn[layer].get(name), activation=many.get(name),
             bias=config.bias, dropout=config.dropout, attention_dropout=config.attention_dropout,
-            activation_dropout=config.activation_dropout, diffusion=float(config.diffusion), ends=ends,
-            grid=config.grid, stabiliser=float(config.stabiliser),
+            activation_dropout=config.activation_dropout, causal=causal, grid=config.grid,
+            options=config.options_of(name),
         )  # fmt: skip
         return LETTERS[name[0]].make(spec)
 
@@ -178,9 +179,8 @@ class Body(nn.Module):
         self.stack = build_stack(config, number, count() if salts is None else salts)
         self.norm = norm_of(config, not self.stack.scheme.projections)
         self.slots = slots_of(self.stack.scheme, len(self.stack.layers) * self.stack.substeps)
-        self.ends = config.stencils()[number]
-        two_sided = self.ends != "upwind" and config.grid is None
-        self.solves = two_sided and any(LETTERS[name[0]].documents for name in self.stack.scheme.solved)
+        solved = self.stack.scheme.solved
+        self.preparing = [name for name in solved if isinstance(self.stack.layers[0].get_submodule(name), Prepares)]
         self.gradient_checkpointing = False  # transformers sets these two
         self._gradient_checkpointing_func: Any = checkpoint
 
@@ -191,8 +191,9 @@ class Body(nn.Module):
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None
         once = cached or observe is not None  # what must not happen again when a step is run again
-        if self.solves:
-            context = context._replace(modes=modes_of(x, context.documents, self.ends))
+        for name in self.preparing:
+            field: Any = self.stack.layers[0].get_submodule(name)
+            context = field.prepared(x, context)
         run = self.recomputed if self.gradient_checkpointing and self.training and not once else None
         return self.norm(self.stack(x, context, observe, slots(self.stack) if cached else None, run=run))
 

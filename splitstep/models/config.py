@@ -16,7 +16,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from transformers import AutoConfig, AutoModel, GenerationConfig, PreTrainedConfig
 
-from ..shape import KINDS, Shape
+from ..options import converted
+from ..shape import FORMAT, KINDS, Shape
 from ..support.words import NEAR, nearest
 from .cache import slots_of
 
@@ -54,6 +55,8 @@ class SplitstepConfig(Shape, PreTrainedConfig):
         self.check_format()
         for usual in sorted(self.attribute_map.keys() & kwargs.keys()):
             self.take(usual, kwargs.pop(usual))
+        kwargs = converted({**kwargs, "letters": self.letters, "norm_at": self.norm_at})
+        self.letters, self.norm_at, self.format = kwargs.pop("letters"), kwargs.pop("norm_at"), FORMAT
         self.check_entries(kwargs)
         self.check()
         PreTrainedConfig.__post_init__(self, **kwargs)

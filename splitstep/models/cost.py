@@ -193,6 +193,7 @@ def with_scheme(reference: SplitstepConfig, new: Scheme) -> SplitstepConfig:
             )
         [config.activation] = kinds
     config.check_fields()
+    config.check_letters()
     return config
 
 

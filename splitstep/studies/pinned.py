@@ -19,6 +19,7 @@ from torch import Tensor
 from ..fields import FieldSpec
 from ..fields.diffusion import Diffusion, diffusion
 from ..integrate import integrate, uniform
+from ..letters import DiffusionOptions
 from ..schemes import scheme
 
 SCHEMES = {
@@ -61,12 +62,15 @@ class Reaction:
 
 
 def pinned_orders(
-    points: int = POINTS, ends: str = "reflecting", reaction: Literal["varies", "constant"] = "varies"
+    points: int = POINTS,
+    ends: Literal["reflecting", "fixed"] = "reflecting",
+    reaction: Literal["varies", "constant"] = "varies",
 ) -> tuple[PinnedRow, ...]:
     """The pinned problem by each splitting."""
     s = (torch.arange(points, dtype=torch.float64) + 0.5) / points
     r = 1 + torch.cos(2 * s) + s if reaction == "varies" else torch.ones_like(s)
-    field = diffusion(FieldSpec(1, diffusion=KAPPA * points**2, ends=ends)).double().requires_grad_(False)
+    options = DiffusionOptions(KAPPA * points**2, ends)
+    field = diffusion(FieldSpec(1, options=options)).double().requires_grad_(False)
     x = (1 + torch.sin(3 * s))[None, :, None]
     exact = torch.from_numpy(expm(END * matrix(field, r)) @ x.numpy())
 

@@ -121,10 +121,20 @@ def beyond_diffusion_limit(model: SplitstepModel) -> str:
 
 
 FREE = frozenset({
-    "format", "matched", "dropout", "attention_dropout", "activation_dropout", "init", "init_std", "rotary_bias",
+    "format", "matched", "dropout", "attention_dropout", "activation_dropout", "init", "init_std", "letters",
     "max_positions", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "use_cache", "pool",
     "label_smoothing", "head_start", "next_sentence_labels",
-})  # fmt: skip  # config entries that may differ: the weights mean the same under either value
+})  # fmt: skip  # config entries that may differ: the weights mean the same under either value, or letters say it
+
+
+def meaning(config: SplitstepConfig) -> dict[str, Any]:
+    """The entries that say what weights mean, the options of each field included."""
+    found = {name: getattr(config, name) for name in config.entries() if name not in FREE}
+    for name in sorted({name for one, _ in config.stacks() for name in one.fields}):
+        options = config.options_of(name)
+        lasting = [one.name for one in fields(options) if not one.metadata.get("start")]
+        found |= {f"letters.{name}.{key}": getattr(options, key) for key in lasting}
+    return found
 
 
 @torch.no_grad()
@@ -200,12 +210,11 @@ def check_same(there: PreTrainedConfig, here: SplitstepConfig, recipe: Recipe, t
     """Refuse weights that would mean something else in this network; the error says what to type."""
     if not isinstance(there, SplitstepConfig):
         raise ValueError(f"start: {recipe.start} is a {there.model_type} model: name one that splitstep trained")
-    shared = (there.entries().keys() & here.entries().keys()) - FREE
-    differ = {name: getattr(there, name) for name in here.entries() if name in shared}
-    differ = {name: value for name, value in differ.items() if value != getattr(here, name)}
+    theirs, ours = meaning(there), meaning(here)
+    differ = {name: theirs[name] for name in ours if name in theirs and theirs[name] != ours[name]}
     if not differ:
         return
-    differences = ", ".join(f"{name} {value} (here {getattr(here, name)})" for name, value in differ.items())
+    differences = ", ".join(f"{name} {value} (here {ours[name]})" for name, value in differ.items())
     of_data = [name for name in differ if name in dictated(task)]
     typed = [f'scheme="{value}"' if name == "scheme" else f"model.{name}={value}".replace(" ", "")
              for name, value in differ.items() if name not in of_data]  # fmt: skip

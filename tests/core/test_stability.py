@@ -8,6 +8,7 @@ import torch
 import splitstep as ss
 from splitstep.fields import FieldSpec
 from splitstep.fields.diffusion import diffusion
+from splitstep.letters import DiffusionOptions
 from splitstep.stability import beyond_limit, limit, longest_step, polynomial
 
 KNOWN = {"euler": 0.5, "midpoint": 0.5, "heun": 0.5, "kutta3": 0.6282, "rk4": 0.6963}
@@ -27,7 +28,8 @@ def test_the_limits_are_those_of_the_literature(name: str, value: float) -> None
 @pytest.mark.parametrize("name", KNOWN)
 def test_a_step_just_below_is_stable_and_one_just_above_is_not(name: str, ends: str) -> None:
     n, steps = 400, 100  # long enough for the noise that travels upwind to grow before it leaves
-    field = diffusion(FieldSpec(1, diffusion=1.0, ends=ends)).double()
+    options = DiffusionOptions(1.0, "fixed" if ends == "fixed" else "reflecting")
+    field = diffusion(FieldSpec(1, causal=ends == "upwind", options=options)).double()
     alpha = field.alpha(torch.zeros(1, dtype=torch.float64)).item()
     noise = torch.randn(1, n, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     noise[:, 0] = noise[:, -1] = 0
@@ -49,5 +51,5 @@ def test_the_limit_counts_fractions_and_leaves_exact_flows_alone() -> None:
     assert beyond_limit(ss.scheme("A F D"), 0.5, 1.0, "reflecting") == ""
     says = beyond_limit(ss.scheme("A F D"), 0.8, 1.0, "reflecting")
     assert "0.8 is above 0.5" in says
-    assert "write D@exact, or use 2 times as many model.substeps, or model.diffusion below 0.5" in says
+    assert "write D@exact, or use 2 times as many model.substeps, or model.letters.D.alpha below 0.5" in says
     assert beyond_limit(ss.scheme("A F D"), 0.8, 0.5, "reflecting") == ""

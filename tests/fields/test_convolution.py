@@ -1,6 +1,5 @@
 """The gated convolution against the Conformers of transformers, and against each document alone, written out."""
 
-from dataclasses import fields
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -25,9 +24,8 @@ DOCUMENTS = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1, 1], [1, 1, 1
 
 
 def spec(width: int = D, kernel: int = 5, middle: str = "rms", **more: Any) -> Any:
-    plain = FieldSpec(width, partial(norm, "layer", width), **more)
-    known = {one.name: getattr(plain, one.name) for one in fields(plain)}
-    return SimpleNamespace(**known | {"options": SimpleNamespace(kernel=kernel, norm=middle)})
+    options = SimpleNamespace(kernel=kernel, norm=middle)
+    return FieldSpec(width, partial(norm, "layer", width), options=options, **more)
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -76,14 +74,14 @@ def looks(documents: Tensor) -> Tensor:
 @pytest.mark.parametrize(("ends", "kernel"), [("reflecting", 1), ("reflecting", 5), ("upwind", 4), ("upwind", 9)])
 def test_a_convolution_is_its_formula(ends: str, kernel: int, middle: str, bias: bool) -> None:
     more: Any = {"bias": bias, "output_norm": partial(norm, middle, D)}
-    field, x = field_of(ends=ends, kernel=kernel, middle=middle, **more), normal(2, T, D)
+    field, x = field_of(causal=ends == "upwind", kernel=kernel, middle=middle, **more), normal(2, T, D)
     expected = torch.stack([alone(field, row, list(range(T))) for row in x])
     close(field(0.0, x), expected)
 
 
 @pytest.mark.parametrize("ends", ENDS)
 def test_documents_and_padding_do_not_mix(ends: str) -> None:
-    field, x = field_of(ends=ends), normal(4, T, D)
+    field, x = field_of(causal=ends == "upwind"), normal(4, T, D)
     asked = [DOCUMENTS] + [looks(DOCUMENTS)] * (ends == "upwind")
     for found in (field(0.0, x, Context(documents=documents)) for documents in asked):
         for b, row in enumerate(DOCUMENTS):
@@ -96,7 +94,7 @@ def test_documents_and_padding_do_not_mix(ends: str) -> None:
 
 @pytest.mark.parametrize("ends", ENDS)
 def test_one_document_has_the_values_and_gradients_of_the_fast_path(ends: str) -> None:
-    field, x = field_of(ends=ends), normal(2, T, D).requires_grad_()
+    field, x = field_of(causal=ends == "upwind"), normal(2, T, D).requires_grad_()
     found = [field(0.0, x, Context(documents=d)) for d in (None, torch.ones(2, T).long(), torch.ones(1, T).long())]
     gradients = [torch.autograd.grad(y.square().sum(), [x, *field.parameters()]) for y in found]
     for i in (1, 2):
@@ -105,7 +103,7 @@ def test_one_document_has_the_values_and_gradients_of_the_fast_path(ends: str) -
 
 @pytest.mark.parametrize("documents", [None, torch.ones(1, T).long()])
 def test_a_causal_convolution_has_no_gradient_from_later_tokens(documents: Tensor | None) -> None:
-    field, context = field_of(ends="upwind", kernel=4), Context(documents=documents)
+    field, context = field_of(causal=True, kernel=4), Context(documents=documents)
     jacobian: Any = torch.autograd.functional.jacobian(lambda x: field(0.0, x, context).sum((0, 2)), normal(1, T, D))
     assert torch.equal(jacobian[:, 0].abs().sum(-1) > 0, torch.ones(T, T).bool().tril().triu(-3))
 
@@ -128,7 +126,7 @@ def kept(kind: str) -> Any:
 @pytest.mark.parametrize("told", ["nothing", "keys", "pairs"])
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
 def test_cached_is_uncached(kind: str, told: str, pieces: list[int], kernel: int) -> None:
-    field, x, cache = field_of(ends="upwind", kernel=kernel), normal(4, T, D), kept(kind)
+    field, x, cache = field_of(causal=True, kernel=kernel), normal(4, T, D), kept(kind)
     documents: Any = {"nothing": None, "keys": DOCUMENTS, "pairs": looks(DOCUMENTS)}[told]
     expected, start, found = field(0.0, x, Context(documents=documents)), 0, []
     for end in torch.tensor(pieces).cumsum(0).tolist():
@@ -141,7 +139,7 @@ def test_cached_is_uncached(kind: str, told: str, pieces: list[int], kernel: int
 
 
 def test_beams_may_be_reordered_and_tokens_taken_back() -> None:
-    field, x, order = field_of(ends="upwind"), normal(3, T, D), torch.tensor([2, 0, 0])
+    field, x, order = field_of(causal=True), normal(3, T, D), torch.tensor([2, 0, 0])
     context = Context(cache=DynamicCache(), slot=0)
     field(0.0, x, context)
     context.cache.crop(4)
@@ -153,7 +151,7 @@ def test_beams_may_be_reordered_and_tokens_taken_back() -> None:
 @pytest.mark.parametrize("documents", [None, functional.pad(torch.ones(1, T).long(), (0, 2))])
 @torch.no_grad()
 def test_a_step_of_generation_compiles_as_one_graph(documents: Tensor | None) -> None:
-    field, x = field_of(ends="upwind"), normal(1, T, D)
+    field, x = field_of(causal=True), normal(1, T, D)
     context = Context(documents=documents, cache=kept("static"), slot=0)
     field(0.0, x[:, :4], context)
     step: Any = torch.compile(field, backend="eager", fullgraph=True)
@@ -173,7 +171,7 @@ def test_on_images_it_runs_over_the_grid(kernel: int) -> None:
     close(field(0.0, x), field.down(functional.silu(field.inner_norm(y))))
 
 
-@pytest.mark.parametrize("more", [{"ends": "upwind", "kernel": 4}, {"kernel": 7}, {"kernel": 3, "grid": (2, 5)}])
+@pytest.mark.parametrize("more", [{"causal": True, "kernel": 4}, {"kernel": 7}, {"kernel": 3, "grid": (2, 5)}])
 def test_flops_are_those_that_pytorch_counts(more: dict[str, Any]) -> None:
     field = field_of(**more)
     with FlopCounterMode(display=False) as counter:
@@ -213,9 +211,10 @@ def copied(mine: Any, theirs: list[Any]) -> None:
 
 def fields_like(theirs: Any, causal: bool) -> Any:
     """Our fields with the weights of a Conformer of transformers."""
-    forward = [FeedForward(spec(16, ffn=24)) for _ in range(2)]
-    conv: Any = Convolution(spec(16, middle="layer" if causal else "none", ends=ENDS[causal]))
-    made = [forward[0], SelfAttention(spec(16, heads=4)), conv, forward[1], Projection(nn.LayerNorm(16))]
+    usual = FieldSpec(16, partial(norm, "layer", 16), heads=4, ffn=24)
+    forward = [FeedForward(usual) for _ in range(2)]
+    conv: Any = Convolution(spec(16, middle="layer" if causal else "none", causal=causal))
+    made = [forward[0], SelfAttention(usual), conv, forward[1], Projection(nn.LayerNorm(16))]
     ours, found = nn.ModuleDict(dict(zip(NAMES, made, strict=True))).double(), dict(theirs.named_modules())
     for letter, parts in NAMES.items():
         inside = {"A": "self_attn.", "V": "conv_module."}.get(letter, "")

@@ -12,13 +12,15 @@ from torch import Tensor
 import splitstep as ss
 from splitstep.fields import Context, Diffusion, FieldSpec, Projection, Stabiliser, norm
 from splitstep.fields.diffusion import diffusion
+from splitstep.letters import DiffusionOptions, StabiliserOptions
 
 ENDS = ["reflecting", "fixed", "upwind"]
 ALPHA = 0.3
 
 
 def made(ends: str, alpha: float = ALPHA, grid: tuple[int, int] | None = None, width: int = 3) -> Diffusion:
-    return diffusion(FieldSpec(width, diffusion=alpha, ends=ends, grid=grid)).double()
+    options = DiffusionOptions(alpha, "fixed" if ends == "fixed" else "reflecting")
+    return diffusion(FieldSpec(width, causal=ends == "upwind", options=options, grid=grid)).double()
 
 
 def matrix(n: int, ends: str) -> np.ndarray[Any, Any]:
@@ -121,7 +123,7 @@ def test_long_documents_are_right_in_float32_and_under_autocast(ends: str, n: in
 
 def test_the_stabiliser_is_the_projection_if_gamma_h_is_one() -> None:
     for gamma, h in ((1.0, 1.0), (2.0, 0.5), (0.25, 4.0)):
-        spec = FieldSpec(6, stabiliser=gamma, projection=lambda: norm("layer", 6))
+        spec = FieldSpec(6, options=StabiliserOptions(gamma), projection=lambda: norm("layer", 6))
         field, x = Stabiliser(spec).double(), 3 + 2 * drawn(2, 5, 6)
         field.get_parameter("norm.weight").detach().copy_(drawn(6))
         step = ss.Step({"S": field, "A": lambda t, x, c: 0 * x, "N": Projection(field.norm)}, 0.0, h)

@@ -137,18 +137,22 @@ def resolved(name: str) -> str:
 
 
 CONFIGS: dict[str, tuple[str, dict[str, Any]]] = {
-    "diffusion": ("causal", {"scheme": "D/2@exact A+F D/2@exact", "diffusion": 0.3}),
-    "fixed-ends": ("image", {"scheme": "A F D", "ends": "fixed", "diffusion": 0.2}),
-    "stabiliser": ("sequence", {"scheme": "A F S", "stabiliser": 0.5}),
-    "rotary": ("causal", {"positions": "rotary", "rotary_bias": 0.5, "kv_heads": 2, "head_size": 8}),
+    "diffusion": ("causal", {"scheme": "D/2@exact A+F D/2@exact", "letters": {"D": {"alpha": 0.3}}}),
+    "fixed-ends": ("image", {"scheme": "A F D", "letters": {"D": {"alpha": 0.2, "boundary": "fixed"}}}),
+    "stabiliser": ("sequence", {"scheme": "A F S", "letters": {"S": {"gamma": 0.5}}}),
+    "rotary": ("causal", {"positions": "rotary", "letters": {"A": {"bias_start": 0.5}}, "kv_heads": 2, "head_size": 8}),
     "sandwich": ("causal", {"norm_at": "both", "norm": "rms", "norm_affine": False}),
     "activations": ("masked", {"scheme": "macaron", "activation": {"F": "gelu", "F0": "relu", "F1": "gelu"}}),
     "inner-widths": ("masked", {"scheme": "macaron", "ffn": [8, 16, 24, 12]}),
     "smooth": ("sequence", {"init_modes": 2, "substeps": 2, "step": 0.5}),
-    "both-stacks": ("translation", {"scheme": "A F D@exact S", "ends": "fixed", "norm_at": "both", "stabiliser": 0.3}),
-    "local": ("sequence", {"scheme": "macaron", "positions": "rotary", "rotary_bias": 1.0, "norm_at": "both"}),
-    "explicit": ("vectors", {"scheme": "D/2 A F D/2", "diffusion": 0.4, "norm_at": "both"}),
-}  # entries that letters and norms read
+    "both-stacks": ("translation", {
+        "scheme": "A F D@exact S", "letters": {"D": {"boundary": "fixed"}, "S": {"gamma": 0.3}}, "norm_at": "both",
+    }),
+    "local": ("sequence", {
+        "scheme": "macaron", "positions": "rotary", "letters": {"A": {"bias_start": 1.0}}, "norm_at": "both",
+    }),
+    "explicit": ("vectors", {"scheme": "D/2 A F D/2", "letters": {"D": {"alpha": 0.4}}, "norm_at": "both"}),
+}  # fmt: skip  # entries that letters and norms read
 
 
 def shapes() -> dict[str, tuple[str, dict[str, Any]]]:

@@ -34,7 +34,7 @@ class Drift(Pull):
     def forward(self, t, x, context=None):
         context, y = context or Context(), super().forward(t, x)
         states, new = states_of(y, context)
-        if self.spec.ends == "upwind":
+        if self.spec.causal:
             sees = earlier(context.documents, new, states.shape[1])
         else:
             sees = line_of(y, context.documents).same

@@ -19,7 +19,7 @@ ROWS = list(ss.SCHEMES)
 DIFFUSING = ["A F D@exact", "D/2 A F D/2", "D/2@exact F/2 A F/2 D/2 @heun"]
 STRANGE = ["A F G", "F0/2 A G+H F1/2 @heun", "A N F M G P H"]
 TEXT = ["causal", "masked", "sequence", "translation"]
-ALPHA: dict[str, Any] = {"diffusion": 0.4}
+ALPHA: dict[str, Any] = {"letters": {"D": {"alpha": 0.4}}}
 
 pytestmark = pytest.mark.usefixtures("stranger")
 
@@ -51,7 +51,7 @@ def test_every_promise_is_kept_with_other_positions(kind: str, positions: Any) -
 @pytest.mark.parametrize("scheme", DIFFUSING)
 @pytest.mark.parametrize("kind", ["masked", "sequence", "translation", "vectors", "image"])
 def test_every_promise_is_kept_with_fixed_ends(kind: str, scheme: str) -> None:
-    contract.check(scheme, KINDS[kind].config(ends="fixed", **ALPHA))
+    contract.check(scheme, KINDS[kind].config(letters={"D": {"alpha": 0.4, "boundary": "fixed"}}))
 
 
 @pytest.mark.parametrize("scheme", [*ROWS, *DIFFUSING, *STRANGE])
@@ -66,7 +66,7 @@ def test_a_cache_has_a_slot_for_each_evaluation(scheme: str) -> None:
     ("kind", "scheme"), [*product(KINDS, (*DIFFUSING, *STRANGE)), *(("translation", scheme) for scheme in ROWS)]
 )
 def test_every_parameter_learns(kind: str, scheme: str) -> None:
-    model = tiny(kind, scheme, dropout=0.1, substeps=2, diffusion=0.2).train()
+    model = tiny(kind, scheme, dropout=0.1, substeps=2, letters={"D": {"alpha": 0.2}}).train()
     model(**inputs(kind), labels=labels(kind)).loss.backward()
     for name, p in model.named_parameters():
         assert p.grad is not None, name

@@ -23,20 +23,33 @@ LETTERS = re.escape("it has A (attention), F (feed-forward), D (diffusion), S (s
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     *((kind, {"scheme": "A F Z"}, f"^The scheme .*{LETTERS}") for kind in KINDS),
     ("masked", {"scheme": "A C F"}, r"^The scheme .*a decoder adds C \(cross-attention\) by itself"),
+    *(("sequence", {name: 0}, f"{name}=0 must be a positive number") for name in ("step", "head_size", "substeps")),
     *(
-        ("sequence", {name: 0}, f"{name}=0 must be a positive number")
-        for name in ("diffusion", "step", "stabiliser", "head_size", "substeps")
+        ("sequence", {"letters": letters}, f"^letters.{where}")
+        for letters, where in (
+            ({"D": {"alpha": -0.5}}, r"D: option alpha is -0.5, and needs a positive number$"),
+            ({"S": {"gamma": 0}}, r"S: option gamma is 0.0, and needs a positive number$"),
+            ({"D": {"alpha": "much"}}, r"D: option alpha is 'much', and needs a number$"),
+            ({"D": {"alhpa": 0.2}}, r'D has no option "alhpa"; did you mean "alpha"\?$'),
+            ({"S": {"alpha": 0.2}}, r'S has no option "alpha"; its options are: gamma \(a number\)$'),
+            ({"D": {"boundary": "upwind"}}, 'D: option boundary is .upwind., and needs "reflecting" or "fixed"$'),
+            ({"F0": {"norm_at": "output"}}, 'F0: option norm_at is .output., and needs "before" or "after" or'),
+            ({"f": {}}, r"f: options belong to a letter such as A, or to a field such as F0\.$"),
+            ({"D": 0.3}, "D is 0.3, and needs entries of its own$"),
+        )
     ),
-    ("sequence", {"diffusion": -0.5}, "diffusion=-0.5 must be a positive number"),
-    ("sequence", {"scheme": "A F D", "diffusion": 0.6}, "0.6 is above 0.5, the limit.*write D@exact, or use 2 times"),
+    ("sequence", {"letters": {"Z": {}}}, '^there is no letter "Z"; the letters are A, F, C, D, S'),
+    ("sequence", {"letters": {"D": {"alpha": 0.2}}, "diffusion": 0.3}, "^diffusion and letters.D.alpha are two names"),
+    (
+        "sequence",
+        {"scheme": "A F D", "diffusion": 0.6},
+        "^letters.D.alpha=0.6: .* is above 0.5, the limit.*write D@exact, or use 2 times",
+    ),
     ("sequence", {"scheme": "A F D", "diffusion": 0.3, "step": 4, "substeps": 2}, "0.3 . 2 = 0.6 is above 0.5"),
     ("image", {"scheme": "A F D", "diffusion": 0.3}, "0.3 is above 0.25, the limit"),
     ("causal", {"scheme": "A F D", "diffusion": 1.1}, "1.1 is above 1, the limit"),
-    ("causal", {"ends": "fixed"}, "a causal model may not look at later tokens: leave ends out"),
-    ("causal", {"ends": "reflecting"}, "a causal model may not look at later tokens: leave ends out"),
-    ("sequence", {"ends": "upwind"}, 'ends is .upwind., and needs "reflecting" or "fixed"'),
+    ("causal", {"scheme": "A F D", "ends": "fixed"}, "a causal model may not look at later tokens: leave it out"),
     ("sequence", {"scheme": "A S F", "norm": "none"}, "use norm=layer or norm=rms"),
-    ("sequence", {"scheme": "A N F M", "norm_at": "both"}, "it is post-norm"),
     ("sequence", {"norm_at": "output"}, "norm_at"),
     ("causal", {"scheme": "A+D F"}, "sums several fields that look at earlier tokens"),
     ("causal", {"init_modes": 3, "ffn": [32, 64]}, "give all layers the same ffn"),

@@ -140,7 +140,7 @@ def test_xavier_initialisation_has_its_bounds_and_the_embedding_of_the_paper() -
 def test_rotary_attention_begins_local_with_a_rotary_bias(kind: str) -> None:
     """Without content (weights of zero) scores at distance d are 2 c^2 sum_f cos(w_f d) / sqrt(size)."""
     c, base, size = 1.5, 50.0, 8
-    model = build(kind, positions="rotary", rotary_base=base, rotary_bias=c, heads=2).double()
+    model = build(kind, positions="rotary", rotary_base=base, letters={"A": {"bias_start": c}}, heads=2).double()
     fields = [module for module in model.modules() if isinstance(module, SelfAttention)]
     assert fields
     distance = torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)
@@ -163,7 +163,8 @@ def test_rotary_attention_begins_local_with_a_rotary_bias(kind: str) -> None:
 
 
 def test_a_loaded_model_keeps_what_its_rotary_biases_and_its_alpha_became(tmp_path: Path) -> None:
-    model = build("sequence", "A F D@exact", positions="rotary", rotary_bias=1.0, ends="fixed", diffusion=0.7)
+    letters = {"A": {"bias_start": 1.0}, "D": {"alpha": 0.7, "boundary": "fixed"}}
+    model = build("sequence", "A F D@exact", positions="rotary", letters=letters)
     layer = model.encoder.body.stack.layers[0]
     assert nn.functional.softplus(layer["D"].a).item() == pytest.approx(0.7)
     nn.init.normal_(layer["A"].qkv.bias)
@@ -173,7 +174,7 @@ def test_a_loaded_model_keeps_what_its_rotary_biases_and_its_alpha_became(tmp_pa
     found = again.encoder.body.stack.layers[0]
     assert torch.equal(found["A"].qkv.bias, layer["A"].qkv.bias)
     assert torch.equal(found["D"].a, layer["D"].a)
-    assert again.config.ends == "fixed"
+    assert again.config.letters == letters
 
 
 def test_sandwich_norms_normalise_what_a_network_returns() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 import splitstep as ss
 from splitstep.fields import FieldSpec
 from splitstep.fields.diffusion import diffusion
+from splitstep.letters import DiffusionOptions
 from splitstep.studies.pinned import pinned_orders
 from splitstep.studies.slopes import measure
 
@@ -51,7 +52,7 @@ def test_diffusion_splits_from_a_nonlinear_field_with_its_order(ends: str) -> No
     generator = torch.Generator().manual_seed(0)
     w = torch.randn(2, 2, dtype=torch.float64, generator=generator)
     start = torch.randn(1, 5, 2, dtype=torch.float64, generator=generator)
-    field = diffusion(FieldSpec(2, diffusion=0.3, ends=ends)).double().requires_grad_(False)
+    field = diffusion(FieldSpec(2, options=DiffusionOptions(0.3, ends))).double().requires_grad_(False)
 
     def f(t: Any, x: Tensor, context: Any) -> Tensor:
         return torch.sin(x @ w + torch.cos(torch.as_tensor(t)))

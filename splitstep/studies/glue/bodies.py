@@ -20,7 +20,7 @@ from ...training.networks import FREE, model_folder
 
 FORM = "--start NAME=RUN,NAME=RUN or --start DIR of a comparison"
 OF_DATA = frozenset({"vocab_size", "max_positions", "token_types"})  # the start's tokenizer decides these
-STARTED = frozenset({"init", "init_std", "rotary_bias"})  # free when weights are loaded, but not from scratch
+STARTED = frozenset({"init", "init_std", "letters"})  # free when weights are loaded, but not from scratch
 
 
 class Body(NamedTuple):
