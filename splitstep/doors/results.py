@@ -94,25 +94,38 @@ def run_rows(result: RunResult, out: Path) -> Rows:
     """What a run ended with, entry by entry."""
     from ..studies.compare.tables import kept_text, widths
 
-    metric, cost, shape, notation = result.metric, result.cost, result.shape, result.scheme.notation
-    name, rate = label(notation), result.tokens_per_second
-    scheme = ("scheme", name + ("" if name == notation else f", {notation}"))
+    metric, cost, shape, rate = result.metric, result.cost, result.shape, result.tokens_per_second
     found = f"test {figure(metric, result.test)}, valid {figure(metric, result.valid)}"
     return [
         ("status", ending(result)),
-        ("kind", f"{result.kind}, its layers read as {notation}") if result.kind else scheme,
+        network_row(result),
         (title_of(metric), found),
         *((f"  {split}", scores(one, metric)) for split, one in (result.splits or {}).items()),
         ("weights", kept_text(result.kept, result.best_step, result.steps)),
         ("parameters", f"{cost.parameters:,} ({cost.body:,} without embeddings and head)"),
         ("FLOPs per token", f"{cost.flops:,} at length {cost.length:,}"),
-        ("shape", f"{counted(shape.layers, 'layer')}, width {shape.width}, ffn {widths(notation, shape)}"),
+        (
+            "shape",
+            f"{counted(shape.layers, 'layer')}, width {shape.width}, ffn {widths(result.scheme.notation, shape)}",
+        ),
         *origins(result),
         *([("start", result.start.path)] if result.start else []),
         ("time", f"{result.seconds:,.1f} s" + (f", {rate:,.0f} tokens/s" if rate else "")),
         ("device", f"{result.device}, {result.precision}, {result.mode}"),
         ("model", "none" if result.diverged else str(out / "model")),
     ]
+
+
+def network_row(result: RunResult) -> tuple[str, str]:
+    """What was trained: a scheme, a pretrained model with the scheme that its layers are read as, or a network that
+    others designed, by its name."""
+    name, notation = result.scheme
+    if not notation:
+        return "network", str(name)
+    if result.kind:
+        return "kind", f"{result.kind}, its layers read as {notation}"
+    known = label(notation)
+    return "scheme", known + ("" if known == notation else f", {notation}")
 
 
 def scores(found: SplitResult, metric: Metric) -> str:

@@ -91,7 +91,7 @@ def evaluate_run(
     if isinstance(run.task, Translation) and isinstance(run.model, SplitstepForTranslation):
         translated = translate_split(run.model, run.task, split, search, run.precision, translated_lines)
         found |= {one.key: one.value for one in translated.scores}
-    notation = NETWORKS[run.recipe.network_name].about(run.model, run.task).scheme.notation
+    notation = NETWORKS[run.recipe.network_name].about(run.model, run.task).scheme.notation or None
     metric = run.task.metric._asdict()
     return Figures(str(path), run.task.name, notation, split, metric, found, translated)
 

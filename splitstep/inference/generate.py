@@ -208,7 +208,8 @@ def continuation(
 
 @torch.no_grad()
 def sample(model: Any, length: int, given: list[int], tokens: int, sampling: Sampling) -> Generator[int, None, None]:
-    """The tokens that follow. The model sees a window of this length; when it is full, its second half begins anew."""
+    """The tokens that follow. The model sees a window of this length; when it is full, its second half begins anew.
+    A model without a cache reads the whole window for each token."""
     device = next(model.parameters()).device
     random = sampling.generator()
     ids, new, cache, seen = list(given), list(given)[-length:], None, 0
@@ -217,7 +218,7 @@ def sample(model: Any, length: int, given: list[int], tokens: int, sampling: Sam
             if seen + len(new) > length:
                 new, cache, seen = ids[-(length // 2) :], None, 0
             found = model(torch.tensor([new], device=device), past_key_values=cache, use_cache=True)
-            cache, seen = found.past_key_values, seen + len(new)
-            new = [sampling.draw(found.logits[0, -1].float().cpu(), random)]
-            ids += new
-            yield new[0]
+            cache = found.get("past_key_values")
+            ids.append(sampling.draw(found.logits[0, -1].float().cpu(), random))
+            seen, new = (0, ids[-length:]) if cache is None else (seen + len(new), ids[-1:])
+            yield ids[-1]

@@ -129,9 +129,13 @@ def of_opened(opened: Opened) -> LanguageModel:
 
 
 def is_language_model(model: Any) -> bool:
-    """Whether a model continues text and remembers it in the usual cache."""
-    parameters = signature(type(model).forward).parameters
-    return model.can_generate() and not model.config.is_encoder_decoder and "past_key_values" in parameters
+    """Whether a model continues text and remembers it in the usual cache, or not at all."""
+    remembers = "past_key_values" in signature(type(model).forward).parameters
+    return (
+        model.can_generate()
+        and not model.config.is_encoder_decoder
+        and (remembers or not getattr(model.config, "use_cache", True))
+    )
 
 
 def most_positions(model: Any, otherwise: int) -> int:

@@ -108,7 +108,7 @@ def about(model: Any, task: Task) -> NetworkSummary:
         key = width_entry(config)
         size = Shape(config.num_hidden_layers, width, (key and getattr(config, key)) or 4 * width, 1.0)
     found = counted(lambda: type(model)(config), task.length)
-    return NetworkSummary(SchemeName(name, name), found, None, size)
+    return NetworkSummary(SchemeName(name, ""), found, None, size)
 
 
 def title(model: Any) -> str:

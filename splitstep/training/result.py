@@ -25,7 +25,7 @@ Figures = dict[str, Figure]
 
 
 class SchemeName(NamedTuple):
-    """A scheme: its row's name, if it has one, and its notation."""
+    """A scheme: its row's name, if it has one, and its notation; "" for a network that others designed."""
 
     name: str | None
     notation: str

@@ -1,5 +1,7 @@
 """Networks of others in a run: they train, are saved and load like ours, and what does not fit is refused in a line."""
 
+import json
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -7,9 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from strangers import BATCH_NORM, FUTURE, GOOD, HEAD, gpt2, llama, write_block, write_config
 from transformers import BertConfig, T5Config
 
+from splitstep import cli
+from splitstep.inference.generate import Sampling, generate
 from splitstep.models.block import TRUSTED, SplitstepBlockForCausalLM, block_of, mark_of
 from splitstep.models.counted import counted
 from splitstep.opening.load import open_model
@@ -108,6 +113,28 @@ def test_a_run_continues_as_if_it_had_not_stopped(recipe: Callable[..., Recipe],
     whole = train(asked, tmp_path / "whole", quiet=True)
     train(short, tmp_path / "halves", quiet=True)
     assert train(asked, tmp_path / "halves", quiet=True).valid == whole.valid
+
+
+def test_a_block_writes_text_without_a_cache(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    asked = recipe(network("block", write_block(tmp_path)))
+    train(asked, tmp_path / "run", quiet=True)
+    found = generate(tmp_path / "run", "line 3", 30, Sampling(temperature=0))
+    model, ids = open_model(tmp_path / "run").model, list(b"line 3")
+    for _ in range(30):
+        ids.append(int(model(input_ids=torch.tensor([ids[-24:]])).logits[0, -1].argmax()))
+    assert found.text == bytes(ids[6:]).decode(errors="replace")
+
+
+def test_the_shell_names_the_network(
+    recipe: Callable[..., Recipe], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "recipe.yaml").write_text(
+        yaml.safe_dump(recipe(network("block", write_block(tmp_path))).document(), sort_keys=False)
+    )
+    assert cli.main(["train", str(tmp_path / "recipe.yaml"), "--out", str(tmp_path / "run")]) == 0
+    assert re.search("^network +mine.py:block$", capsys.readouterr().out, re.MULTILINE)
+    assert cli.main(["evaluate", str(tmp_path / "run"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["scheme"] is None
 
 
 @pytest.mark.parametrize("name", ["block", "llama", "gpt2"])

@@ -285,7 +285,9 @@ def kept_text(kept: Kept | None, best_step: int | None, steps: int) -> str:
 
 def widths(notation: str, shape: Shape) -> str:
     """The feed-forward widths, half by half: "F 256" or "F0 128, F1 128"."""
-    names = feed_forwards(scheme(notation))
     ffn = shape.ffn
+    if not notation:  # of a network that others designed
+        return str(ffn)
+    names = feed_forwards(scheme(notation))
     lists = [ffn[i :: len(names)] if isinstance(ffn, list) else [ffn] for i in range(len(names))]
     return ", ".join(f"{name} {span(found)}" for name, found in zip(names, lists, strict=True)) or "none"
