@@ -1,7 +1,5 @@
 """The certificate is a proof: no search finds more, and a wrong claim is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Networks that are built reach their targets, and are ordinary models of the package."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from itertools import permutations, product

@@ -1,7 +1,5 @@
 """The table in the docs is the file that the benchmark wrote."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Captured updates of a distillation against eager ones: the same losses and weights, with a cache or a teacher."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The captured update, the default on a GPU, against the eager one: the same weights bit for bit."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 from typing import Any

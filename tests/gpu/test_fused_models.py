@@ -1,8 +1,6 @@
 """Models on a GPU: derivatives and scores by kernels are those of the formulas, compiled generation says the same
 words, and states that were not rebuilt are noticed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

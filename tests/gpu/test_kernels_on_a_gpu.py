@@ -1,7 +1,5 @@
 """One contract for all kernels on a GPU: they are their formulas, in one launch each, and graphs can replay them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

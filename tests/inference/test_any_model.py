@@ -1,7 +1,5 @@
 """The verbs generate and evaluate take every model that the one loader opens, and do as transformers does."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

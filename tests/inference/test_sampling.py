@@ -1,7 +1,5 @@
 """Tokens are drawn as transformers draws them, and from the distribution that the options describe."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

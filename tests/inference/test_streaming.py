@@ -1,7 +1,5 @@
 """Text comes in pieces that together are the whole text; a character is never cut, and a stop word never shown."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

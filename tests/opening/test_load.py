@@ -1,7 +1,5 @@
 """The one loader: what it opens is what transformers opens, and what it refuses is one clear line."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

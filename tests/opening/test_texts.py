@@ -1,7 +1,5 @@
 """Texts for pretrained models: what is read, how it is padded, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

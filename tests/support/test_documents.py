@@ -1,7 +1,5 @@
 """Whatever is wrong with a file from anywhere is one line that names the file and the line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

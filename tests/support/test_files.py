@@ -1,7 +1,5 @@
 """Claims about writing: whole or not at all, through no link that somebody left, and nobody else's work is touched."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

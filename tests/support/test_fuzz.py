@@ -1,7 +1,5 @@
 """Whatever bytes a reader of foreign files gets: a value or one line of an error, soon, and nothing is written."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Garbage waits where it must not be collected."""
 
-from __future__ import annotations
-
 import gc
 
 import pytest

@@ -1,7 +1,5 @@
 """What a result was made with is one record, whose entries stand among the result's own."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Hints are for misspellings: one wrong, missing or swapped letter, and not for words that only look a little alike."""
 
-from __future__ import annotations
-
 import pytest
 
 from splitstep.support.typed import nearest
