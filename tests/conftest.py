@@ -2,8 +2,9 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 # Some virtual machines advertise AMX and forbid it: a bfloat16 product then ends the process. Read when torch starts.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
@@ -36,3 +37,12 @@ def inline() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("splitstep.experiments.running.open_engine", here)
         yield
+
+
+@pytest.fixture
+def recipe(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Any]:
+    """Recipes on a small text with the module's SIZES and other entries."""
+    from splitstep.recipe import load_recipe
+
+    (tmp_path / "my.txt").write_text("".join(f"line {i} says {i * i}\n" for i in range(400)))
+    return lambda *more: load_recipe("text", [f"data.path={tmp_path / 'my.txt'}", *request.module.SIZES, *more])

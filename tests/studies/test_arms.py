@@ -10,7 +10,7 @@ from strangers import FUTURE, gpt2, llama, write_block, write_config
 
 from splitstep.models.cost import TOLERANCE
 from splitstep.models.leaks import leak_of
-from splitstep.recipe import Recipe, load_recipe
+from splitstep.recipe import Recipe
 from splitstep.schemes import scheme
 from splitstep.shelf import SHELF
 from splitstep.studies.compare.arms import KNOWN, check_arms, fitted_arms, read_arms
@@ -21,13 +21,6 @@ SIZES = (
     "data.length=24", "model.layers=2", "model.width=32", "model.heads=4", "model.ffn=128", "train.steps=2",
     "train.batch=4", "train.warmup=1", "train.lr=1e-3", "train.mode=eager",
 )  # fmt: skip
-
-
-@pytest.fixture
-def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recipe]:
-    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "my.txt").write_text("".join(f"line {i} says {i * i}\n" for i in range(400)))
-    return lambda *more: load_recipe("text", [f"data.path={tmp_path / 'my.txt'}", *SIZES, *more])
 
 
 MEANINGS: dict[str, dict[str, Any]] = {

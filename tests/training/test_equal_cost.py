@@ -11,7 +11,7 @@ from splitstep.models import CausalConfig, SplitstepForCausalLM, cost
 from splitstep.models.cost import TOLERANCE
 from splitstep.models.counted import counted, seconds_per_token
 from splitstep.opening.fit import fitted, nearest_width
-from splitstep.recipe import Recipe, load_recipe
+from splitstep.recipe import Recipe
 from splitstep.schemes import SCHEMES
 from splitstep.training.networks import cost_of
 
@@ -19,13 +19,6 @@ SIZES = (
     "data.length=32", "model.layers=2", "model.width=64", "model.heads=4", "model.ffn=256", "train.steps=2",
     "train.warmup=1",
 )  # fmt: skip
-
-
-@pytest.fixture
-def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recipe]:
-    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "my.txt").write_text("".join(f"line {i} says {i * i}\n" for i in range(200)))
-    return lambda *more: load_recipe("text", [f"data.path={tmp_path / 'my.txt'}", *SIZES, *more])
 
 
 @pytest.mark.parametrize("row", SCHEMES)

@@ -24,22 +24,10 @@ from splitstep.sources import BlockSource
 from splitstep.training import train
 from splitstep.training.networks import cost_of
 
-ENTRIES = (
+SIZES = (
     "data.length=24", "model.layers=2", "model.width=32", "model.heads=4", "model.ffn=64", "model.positions=rotary",
     "train.steps=2", "train.batch=4", "train.warmup=1", "train.lr=1e-3", "train.mode=eager",
 )  # fmt: skip
-
-
-@pytest.fixture
-def recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Recipe]:
-    """A small recipe on a text, with other entries."""
-    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "my.txt").write_text("".join(f"line {i} says {i * i}\n" for i in range(400)))
-
-    def make(*more: str) -> Recipe:
-        return load_recipe("text", [f"data.path={tmp_path / 'my.txt'}", *ENTRIES, *more])
-
-    return make
 
 
 def network(name: str, file: str) -> str:
