@@ -30,9 +30,10 @@ class NetworkOptions:
 @dataclass(frozen=True)
 class AttentionOptions(NetworkOptions):
     """`bias_start` is the initial bias of all queries and keys: it makes rotary attention start local, with scores that
-    fall with distance."""
+    fall with distance. `qk_norm` is the norm of each head's queries and keys, before they are turned."""
 
     bias_start: float = field(default=0.0, metadata=START)
+    qk_norm: Literal["none", "layer", "rms"] = "none"
 
     def __post_init__(self) -> None:
         if not isfinite(self.bias_start):

@@ -73,6 +73,11 @@ SHELF: dict[str, Modification] = {
         Paper("2503.10622", "Transformers without Normalization", 2025),
         {"model.norm": "tanh"},
     ),
+    "qk-norm": Modification(
+        "norms of each head's queries and keys",
+        Paper("2010.04245", "Query-Key Normalization for Transformers", 2020),
+        {"model.letters.A.qk_norm": "rms"},
+    ),
     "no-norm": Modification(
         "no norms at all",
         Paper("2408.09523", "Understanding Transformer Architecture through Continuous Dynamics", 2024),

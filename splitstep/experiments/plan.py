@@ -111,7 +111,7 @@ def recipe_of(recipe: Recipe, arm: str, assignments: Assignments) -> Recipe:
     """The recipe of an arm."""
     known = recipe.document()
     for key in assignments:
-        section = key.rpartition(".")[0]
+        section = key.partition(".")[0] if "." in key else ""
         if key in FIXED or section == "data":
             raise ValueError(f"the arm {arm} sets {key}, which must be the same for all arms: leave it out")
         if section and not isinstance(known.get(section), Mapping):

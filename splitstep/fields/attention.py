@@ -17,6 +17,7 @@ from ..kernels.rotary import heads_of, split_rotary
 from ..letters import AttentionOptions
 from ..shape import check_heads
 from .context import Context, FieldSpec, Record
+from .pointwise import norm
 
 EMPTY = Context()
 ALIGNED = 8  # numbers in a row of a mask: fused kernels copy one whose rows begin elsewhere
@@ -182,9 +183,20 @@ class SelfAttention(Attention):
         self.sizes = (queries, keys, keys)
         self.qkv = QueriesKeysValues(spec.width, self.sizes, spec.bias, options.bias_start)
         self.out = nn.Linear(queries, spec.width, spec.bias)
+        self.has_norms = options.qk_norm != "none"
+        self.q_norm, self.k_norm = (norm(options.qk_norm, self.size) for _ in range(2))
+
+    def normed(self, qkv: Tensor) -> Tensor:
+        """Queries, keys and values, with the norms of each head's queries and keys."""
+        q, k, v = qkv.split(self.sizes, -1)
+        pairs = ((self.q_norm, q), (self.k_norm, k))
+        q, k = (one(y.unflatten(-1, (-1, self.size))).flatten(-2) for one, y in pairs)
+        return torch.cat((q, k, v), -1)
 
     def pairing(self, x: Tensor, context: Context) -> Pairing:
         qkv = self.qkv(self.norm(x))
+        if self.has_norms:
+            qkv = self.normed(qkv)
         if context.rotary is None:
             q, k, v = (heads_of(y, self.size) for y in qkv.split(self.sizes, -1))
         else:

@@ -158,19 +158,22 @@ def gpt_neox() -> tuple[nn.Module, nn.Module]:
     return ours, theirs
 
 
-def llama() -> tuple[nn.Module, nn.Module]:
-    config = transformers.LlamaConfig(
+def llama(kind: str = "Llama") -> tuple[nn.Module, nn.Module]:
+    """Llama or, with norms of queries and keys besides, Qwen3."""
+    config = getattr(transformers, f"{kind}Config")(
         vocab_size=VOCAB, hidden_size=D, num_hidden_layers=2, num_attention_heads=HEADS, num_key_value_heads=2,
-        intermediate_size=INNER, max_position_embeddings=16, rms_norm_eps=1e-6, tie_word_embeddings=False,
+        intermediate_size=INNER, max_position_embeddings=16, rms_norm_eps=1e-5, tie_word_embeddings=False,
+        head_dim=D // HEADS,
     )  # fmt: skip
-    theirs = randomise(transformers.LlamaForCausalLM(config))
+    theirs: Any = randomise(getattr(transformers, f"{kind}ForCausalLM")(config))
     body: Any = theirs.model
     shape = ss.CausalConfig(
         scheme="A F",
         kv_heads=2,
         activation="swiglu",
         norm="rms",
-        norm_eps=1e-6,
+        norm_eps=1e-5,
+        letters={"A": {"qk_norm": "rms" if kind == "Qwen3" else "none"}},
         bias=False,
         positions="rotary",
         tie_word_embeddings=False,
@@ -183,10 +186,15 @@ def llama() -> tuple[nn.Module, nn.Module]:
     for mine, block in zip(ours.body.stack.layers, body.layers, strict=True):
         attn, mlp = block.self_attn, block.mlp
         qkv = stacked("qkv", attn.q_proj, attn.k_proj, attn.v_proj)
-        fill(mine["A"], **pair("norm", block.input_layernorm), **qkv, **pair("out", attn.o_proj))
+        more = {**pair("q_norm", attn.q_norm), **pair("k_norm", attn.k_norm)} if kind == "Qwen3" else {}
+        fill(mine["A"], **pair("norm", block.input_layernorm), **qkv, **pair("out", attn.o_proj), **more)
         up, down = stacked("up", mlp.gate_proj, mlp.up_proj), pair("down", mlp.down_proj)
         fill(mine["F"], **pair("norm", block.post_attention_layernorm), **up, **down)
     return ours, theirs
+
+
+def qwen3() -> tuple[nn.Module, nn.Module]:
+    return llama("Qwen3")
 
 
 def bert(kind: Any = transformers.BertForMaskedLM) -> tuple[nn.Module, nn.Module]:
@@ -228,7 +236,7 @@ def bert(kind: Any = transformers.BertForMaskedLM) -> tuple[nn.Module, nn.Module
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("build", [gpt2, gpt_neox, llama])
+@pytest.mark.parametrize("build", [gpt2, gpt_neox, llama, qwen3])
 def test_hugging_face_decoders_are_schemes(build: Callable[[], tuple[nn.Module, nn.Module]], side: str) -> None:
     ours, theirs = (model.eval() for model in build())
     tokens, mask = batch(side)

@@ -25,6 +25,7 @@ from splitstep.fields import (
 )
 from splitstep.kernels.dropout import keep
 from splitstep.kernels.rotary import opaque_angle_table, rotate
+from splitstep.letters import AttentionOptions
 from splitstep.models.body import sinusoids
 
 B, T, S, D, HEADS = 2, 5, 4, 12, 3
@@ -82,6 +83,20 @@ def test_self_attention_is_its_formula(kv_heads: int, head_size: int | None) -> 
     mask = torch.tensor([[True] * T, [True] * 2 + [False] * 3])
     padded = field(0.0, x, Context(mask=mask[:, None, None]))
     torch.testing.assert_close(padded, written_out(field, x, mask[:, None]), **EXACT)
+
+
+@pytest.mark.parametrize("kind", ["layer", "rms"])
+def test_queries_and_keys_have_norms_of_their_own_before_they_are_turned(kind: Any) -> None:
+    field, x = self_attention(kv_heads=1, options=AttentionOptions(qk_norm=kind)), normal(B, T, D)
+    bare = self_attention(kv_heads=1)
+    bare.load_state_dict({name: w for name, w in field.state_dict().items() if name[:6] not in ("q_norm", "k_norm")})
+    q, k, v = bare.qkv(bare.norm(x)).split(bare.qkv.sizes, -1)
+    q = torch.cat([field.q_norm(one) for one in q.split(4, -1)], -1)
+    qkv = torch.cat((q, field.k_norm(k), v), -1)
+    bare.qkv.forward = lambda x: qkv
+    angles = rotary(torch.arange(T)[None], 4, 100.0, torch.float64)
+    for context in (Context(causal=True), Context(rotary=angles)):
+        torch.testing.assert_close(field(0.0, x, context), bare(0.0, x, context), **EXACT)
 
 
 def test_cross_attention_reads_the_memory() -> None:

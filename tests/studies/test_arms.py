@@ -34,6 +34,8 @@ MEANINGS: dict[str, dict[str, Any]] = {
     "lie model.norm=rms": {"scheme": "A F", "model.norm": "rms"},
     "macaron model.norm=rms train.clip=0.5": {"scheme": "F0/2 A F1/2", "model.norm": "rms", "train.clip": 0.5},
     "swiglu model.bias=false": {"scheme": "A F", "model.activation": "swiglu", "model.bias": False},
+    "qk-norm": {"scheme": "A F", "model.letters.A.qk_norm": "rms"},
+    "model.letters.F.norm_at=both": {"scheme": "A F", "model.letters.F.norm_at": "both"},
     "model.heads=2": {"scheme": "A F", "model.heads": 2},
     "mine": {"scheme": "A F", "model.activation": "relu", "train.clip": 2.0},
 }

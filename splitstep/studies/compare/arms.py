@@ -22,7 +22,7 @@ from ...support.words import nearest
 from ...tasks import Task
 from ...training.networks import cost_of
 
-ENTRY = re.compile(r"[a-z_]+\.[a-z_]+=.*")
+ENTRY = re.compile(r"[a-z_]+(\.\w+)+=.*")
 Own = Mapping[str, Assignments]  # arms of the recipe's own, by name
 
 
