@@ -6,9 +6,10 @@ from .attention import CrossAttention, SelfAttention, barrier, exact_attention
 from .context import Context, FieldSpec
 from .diffusion import Diffusion
 from .pointwise import ACTIVATIONS, NORMS, FeedForward, Projection, Stabiliser, norm
+from .tokens import visible
 
 __all__ = [
     "ACTIVATIONS", "NORMS", "Context", "CrossAttention", "Diffusion", "FeedForward", "FieldSpec", "Projection",
     "SelfAttention", "Stabiliser", "barrier", "draw_seed", "dropout", "exact_attention", "norm",
-    "rotary",
+    "rotary", "visible",
 ]  # fmt: skip

@@ -21,6 +21,7 @@ from torch.nn import functional
 
 from ..letters import DiffusionOptions
 from .context import Context, FieldSpec, WithoutProducts
+from .tokens import earlier, states_of, together
 
 EMPTY = Context()
 
@@ -87,9 +88,7 @@ def line_of(x: Tensor, documents: Tensor | None) -> Line:
         return Line(
             torch.ones(1, n, n, dtype=torch.bool, device=x.device), tokens[None], torch.full_like(tokens, n)[None]
         )
-    documents = documents.to(x.device)
-    same = (documents[:, :, None] == documents[:, None, :]) & (documents > 0)[:, None]
-    same = same | (tokens[:, None] == tokens)
+    same = together(documents, x)
     return Line(same, same.tril(-1).sum(-1, dtype=torch.int), same.sum(-1, dtype=torch.int))
 
 
@@ -227,29 +226,6 @@ class GridDiffusion(Diffusion):
     def flow_flops(self, length: int, memory: int) -> int:
         """Floating-point operations of one exact flow: every row and every column, there and back."""
         return 4 * length * sum(self.grid) * self.width
-
-
-def states_of(x: Tensor, context: Context) -> tuple[Tensor, Tensor]:
-    """The states of all tokens, earlier ones from the cache, [B, S, width], and where the new ones x stand, [T]."""
-    new = torch.arange(x.shape[1], device=x.device)
-    if context.cache is None:
-        return x, new
-    new = new + context.cache.get_seq_length(context.slot)
-    kept, _ = context.cache.update(x[:, None], x[:, None, :, :1], context.slot)  # values are of no use here
-    return kept[:, 0], new
-
-
-def earlier(documents: Tensor | None, new: Tensor, tokens: int) -> Tensor:
-    """Which tokens are of a new one's document and not after it, itself included; [B or 1, T, S]."""
-    everywhere = torch.arange(tokens, device=new.device)
-    behind = (everywhere <= new[:, None])[None]
-    if documents is None:
-        return behind
-    documents = documents.to(new.device)
-    if documents.ndim == 2:
-        mine = documents.index_select(1, new)[:, :, None]
-        documents = (mine == documents[:, None]) & (mine > 0)
-    return (behind & documents) | (everywhere == new[:, None])
 
 
 @final

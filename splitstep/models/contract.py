@@ -265,7 +265,7 @@ def meet(config: SplitstepConfig) -> None:
         return
     for stack, _ in config.stacks():
         for name in foreign(stack.fields):
-            if broken := tried(name[0], name in stack.solved, config):
+            if broken := tried(name, name in stack.solved, config):
                 raise ValueError(
                     f"The letter {name[0]} ({letter_of(name).title}) is refused in {config.model_type} models: "
                     f"{broken}. Repair its field; `{check_command(name[0])}` shows all promises."
@@ -278,10 +278,11 @@ def check_command(letter: str) -> str:
     return f'splitstep schemes "A {letter}" --check' + (f" --letters {source.file}" if source else "")
 
 
-def tried(letter: str, solved: bool, config: SplitstepConfig) -> str:
-    """How the letter breaks the contract of such models, by its exact flow or by its values; "" if it does not."""
-    key = letter_of(letter), solved, type(config), str(getattr(config, "options", ""))
+def tried(name: str, solved: bool, config: SplitstepConfig) -> str:
+    """How a field with the config's options breaks the contract of such models, by its exact flow or by its values; ""
+    if it does not."""
+    key = letter_of(name), solved, type(config), repr(config.options_of(name))
     if key not in _met:
-        scheme = f"A {letter}@exact" if solved else f"A {letter} @midpoint"
+        scheme = f"A {name}@exact" if solved else f"A {name} @midpoint"
         _met[key] = "; ".join(one.broken for one in findings(scheme, config) if one.broken)
     return _met[key]

@@ -10,8 +10,7 @@ from splitstep.letters import LETTERS
 
 PACKAGE = '''
 from torch import nn
-from splitstep.fields import Context, FieldSpec
-from splitstep.fields.diffusion import earlier, line_of, states_of
+from splitstep.fields import FieldSpec, visible
 from splitstep.letters import Letter
 
 class Pull(nn.Module):
@@ -32,12 +31,8 @@ class Drift(Pull):
     """G(x) = W norm(x) - half its mean over the document, in causal models over what a cache keeps of it."""
 
     def forward(self, t, x, context=None):
-        context, y = context or Context(), super().forward(t, x)
-        states, new = states_of(y, context)
-        if self.spec.causal:
-            sees = earlier(context.documents, new, states.shape[1])
-        else:
-            sees = line_of(y, context.documents).same
+        y = super().forward(t, x)
+        states, sees = visible(y, context, self.spec.causal)
         return y - (sees / sees.sum(-1, keepdim=True) / 2).to(y.dtype) @ states
 
     def flops(self, length, memory):
