@@ -106,13 +106,15 @@ class Wanted(NamedTuple):
 
     def arms_alone(self, asked: Asked, design: dict[str, Any]) -> Comparison | Outline:
         """Arms that are each named by themselves, after a plan."""
+        from ..experiments.plan import read_ablate
         from ..experiments.running import Workplace
         from ..studies.compare.asked import compare_arms, question_of
         from ..studies.compare.outline import outlined
 
         out = default_folder("compare", asked.recipe.task, self.out)
-        question = question_of(asked.recipe, self.arms or self.schemes or DEFAULT, asked.seeds(self.seeds), **design)
         place = Workplace(f"compare {asked.recipe.task}", out, self.data, self.engine, False)
+        names, own = self.arms or self.schemes or DEFAULT, read_ablate(asked.document, asked.name).arms
+        question = question_of(asked.recipe, names, asked.seeds(self.seeds), place, own, **design)
         return outlined(question, place) if self.plan else kept(compare_arms(question, place), out)
 
     def product(self, asked: Asked) -> Comparison:

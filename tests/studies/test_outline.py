@@ -11,8 +11,11 @@ import pytest
 from splitstep import cli
 from splitstep.experiments.plan import Entrant
 from splitstep.experiments.running import Workplace
+from splitstep.models.cost import Cost
+from splitstep.opening.fit import Fit
 from splitstep.options import TrainOptions
 from splitstep.recipe import Recipe, load_recipe
+from splitstep.studies.compare.arms import Fitted
 from splitstep.studies.compare.design import AT, Design
 from splitstep.studies.compare.outline import FILE, Outline, Question, planned_runs
 from splitstep.studies.compare.pace import Pace, makespan
@@ -25,10 +28,11 @@ PACES = {"lie": [PACE, PACE._replace(step=0.06)], "macaron": [PACE]}
 def question(text: Path, minutes: float = 10.0, design: Design | None = None) -> Question:
     recipe = load_recipe("own-text", [f"data.path={text}"])
 
-    def entrants(one: Recipe) -> list[Entrant]:
-        return [Entrant(one.changed({"scheme": name}), name, name, alone=True) for name in ("lie", "macaron")]
+    def fitted(one: Recipe) -> list[Fitted]:
+        changed = [Entrant(one.changed({"scheme": name}), name, name, alone=True) for name in ("lie", "macaron")]
+        return [Fitted(each, Fit(None, Cost(1, 1, 1, 1), 1.0)) for each in changed]
 
-    return Question(recipe, entrants, range(5), design or Design(), ("lie", "macaron"), minutes)
+    return Question(recipe, fitted, recipe.load_task(), range(5), design or Design(), minutes)
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ import math
 import sys
 from collections.abc import Sequence
 
-from ...experiments.plan import Entrant, check_different, check_names, file_name
+from ...experiments.plan import check_seeds
 from ...experiments.running import Workplace
 from ...recipe import Recipe, read_recipe
 from . import compare_entrants
+from .arms import Own, check_arms, fitted_arms, read_arms
 from .design import AT, Design
 from .outline import Question, outlined
 from .result import Comparison
@@ -17,6 +18,7 @@ from .result import Comparison
 
 def compare_arms(question: Question, place: Workplace) -> Comparison:
     """The comparison, after its plan says how long it takes."""
+    check_arms(question.fitted(question.recipe), question.task)
     plan = outlined(question, place)
     if not place.quiet and plan.verdict is not None:
         print(plan.verdict.sentence, file=sys.stderr, flush=True)
@@ -28,6 +30,8 @@ def question_of(
     recipe: Recipe,
     names: Sequence[str],
     seeds: Sequence[int],
+    place: Workplace,
+    own: Own | None = None,
     *,
     budgets: Sequence[float] = (1.0,),
     tune: int = 0,
@@ -41,19 +45,15 @@ def question_of(
         raise ValueError(f"--minutes {minutes:g}: give a time above 0, such as --minutes 10")
     if tune and tune < 2:
         raise ValueError(f"--tune {tune}: try at least 2 learning rates, such as --tune 3")
-    rates = rates_around(recipe.train.lr, tune)
-    design = Design(tuple(budgets), rates, null, until == "decided", margin)
+    design = Design(tuple(budgets), rates_around(recipe.train.lr, tune), null, until == "decided", margin)
     if design.until_decided:
         seeds = range(seeds[0], seeds[0] + AT[-1])
-    return Question(recipe, lambda one: named_entrants(names, one), seeds, design, names, minutes)
-
-
-def named_entrants(names: Sequence[str], recipe: Recipe) -> list[Entrant]:
-    """The entrants that are compared."""
-    check_names(names, "--arms", "lie,macaron")
-    found = [Entrant(recipe.changed({"scheme": name}), file_name(name), name, alone=True) for name in names]
-    check_different([run for one in found for run in one.runs([0])])
-    return found
+    check_seeds(seeds)
+    read_arms(names, recipe, own)  # what is wrong with a name is said before the data are read
+    task = recipe.load_task(place.data)
+    return Question(
+        recipe, lambda one: fitted_arms(read_arms(names, one, own), one, task), task, seeds, design, minutes
+    )
 
 
 def rates_around(rate: float, count: int) -> tuple[float, ...]:

@@ -17,14 +17,18 @@ from ...experiments.plan import Entrant, Planned
 from ...experiments.running import Job, Workplace, run_jobs
 from ...experiments.statistics import FEWEST
 from ...jobs import workers_of
+from ...opening.others import adapted_config
 from ...recipe import Recipe
 from ...report.document import Document
 from ...report.result import Report
+from ...sources import ConfigSource
 from ...support.documents import read_json
 from ...support.files import write_atomically
 from ...support.typed import json_text, plain, read_as
+from ...tasks import Task
 from ...tasks.measures import Metric
 from ...training.progress import Progress, RunsProgress
+from .arms import Fitted
 from .design import TUNING, Design, compared_metric, looks_of
 from .pace import LONG, SHORT, Pace, makespan, pace_of
 
@@ -34,10 +38,14 @@ START = 6.0  # seconds until workers have begun, and for the page at the end
 
 
 class Arm(NamedTuple):
-    """An arm of the plan, with its pace."""
+    """An arm of the plan, with its pace, the width of its feed-forward networks, if one was chosen, and its cost as a
+    multiple of the first arm's."""
 
     name: str
     pace: Pace
+    ffn: int | None = None
+    ratio: float = 1.0
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,18 +78,24 @@ class Outline(Report):
 
 
 class Question(NamedTuple):
-    """What a comparison is asked for: its recipe, its arms as a function of it, and how they are compared."""
+    """What a comparison is asked for: its recipe, its arms at equal cost as a function of it, and how they are
+    compared."""
 
     recipe: Recipe
-    entrants: Callable[[Recipe], Sequence[Entrant]]
+    fitted: Callable[[Recipe], Sequence[Fitted]]
+    task: Task
     seeds: Sequence[int]
     design: Design
-    names: Sequence[str]
     minutes: float | None = None
+
+    def entrants(self, recipe: Recipe) -> list[Entrant]:
+        """The arms of a recipe."""
+        return [one.entrant for one in self.fitted(recipe)]
 
     def hash(self) -> str:
         """A hash of all of it."""
-        parts = plain([self.recipe.document(), list(self.names), list(self.seeds), self.design, self.minutes])
+        arms = [(one.arm, one.recipe.document()) for one in self.entrants(self.recipe)]
+        parts = plain([self.recipe.document(), arms, list(self.seeds), self.design, self.minutes])
         return hashlib.sha256(json_text(parts).encode()).hexdigest()
 
 
@@ -143,24 +157,34 @@ def run_seconds(runs: Sequence[Planned], paces: Paces) -> list[float]:
 
 def plan_of(asked: str, question: Question, paces: Paces, place: Workplace) -> Outline:
     """The plan of a question whose recipe and seeds are chosen."""
-    runs = planned_runs(question.entrants(question.recipe), question.seeds, question.design)
+    fitted = question.fitted(question.recipe)
+    runs = planned_runs([one.entrant for one in fitted], question.seeds, question.design)
     workers = min(workers_of(place.engine), len(runs))
-    task = question.recipe.load_task(place.data)
     return Outline(
         asked=asked,
         recipe=question.recipe.document(),
-        metric=compared_metric(task.metric),
+        metric=compared_metric(question.task.metric),
         seeds=tuple(question.seeds),
-        arms=tuple(Arm(name, own[0]) for name, own in paces.items()),
+        arms=tuple(arm_of(one, paces[one.entrant.arm][0], question.task) for one in fitted),
         runs=len(runs),
         steps=max(run.recipe.train.steps for run in runs),
         tokens=sum(run.recipe.train.steps * paces[run.arm][0].tokens for run in runs),
         seconds=START + makespan(run_seconds(runs, paces), workers),
         bytes=sum(paces[run.arm][0].bytes for run in runs),
         workers=workers,
-        text=task.describe().get("tokens", {}).get("train"),
+        text=question.task.describe().get("tokens", {}).get("train"),
         detectable=detects(question, paces),
     )
+
+
+def arm_of(one: Fitted, pace: Pace, task: Task) -> Arm:
+    """An arm as the plan shows it."""
+    recipe, remarks = one.entrant.recipe, list[str]()
+    if isinstance(recipe.source, ConfigSource):
+        found = adapted_config(recipe, task)
+        remarks = [f"{key} {value} (was {old})" for key, (old, value) in found.changed.items()]
+        remarks += [f"{key} {value:g}" for key, value in found.dropouts.items()]
+    return Arm(one.entrant.arm, pace, one.fit.ffn, one.fit.ratio, tuple(remarks))
 
 
 def detects(question: Question, paces: Paces) -> Outlook | None:

@@ -3,21 +3,37 @@
 from __future__ import annotations
 
 from ...report.document import Document, Verdict
-from ...report.tables import EVERYWHERE, Column, Pairs, Table
+from ...report.tables import EVERYWHERE, Column, Pairs, Record, Table
 from ...support.words import counted
-from .outline import Outline
+from .outline import Arm, Outline
 from .standing import unit_of
 
 
 def document(plan: Outline) -> Document:
     """The whole document."""
-    rows = [
-        (one.name, f"{one.pace.parameters:,}", f"{one.pace.flops:,}", f"{1e6 * one.pace.step / one.pace.tokens:,.1f}")
-        for one in plan.arms
-    ]
-    heads = [Column("arm", text=True), *map(Column, ("parameters", "FLOPs/token", "microseconds/token"))]
-    table = Table(heads, rows, "Arms", [f"Timed here with {counted(plan.workers, 'run')} at once."])
+    table = Table.of([record(one) for one in plan.arms], "Arms", [note(plan)])
     return Document("The plan", [Pairs(totals(plan), EVERYWHERE), table], Verdict("open", summary(plan)))
+
+
+def record(one: Arm) -> Record:
+    """A row of the table of arms."""
+    return {
+        Column("arm", text=True): (one.name, *one.remarks),
+        Column("feed-forward width"): "-" if one.ffn is None else f"{one.ffn:,}",
+        Column("parameters"): f"{one.pace.parameters:,}",
+        Column("FLOPs/token"): f"{one.pace.flops:,}",
+        Column("cost"): f"{one.ratio:.3f}",
+        Column("microseconds/token"): f"{1e6 * one.pace.step / one.pace.tokens:,.1f}",
+    }
+
+
+def note(plan: Outline) -> str:
+    """How to read the table of arms."""
+    by = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "FLOPs per token"}
+    return (
+        f"Cost: {by[plan.recipe['match']]}, as a multiple of the first arm's. Updates were timed here with "
+        f"{counted(plan.workers, 'run')} at once."
+    )
 
 
 def totals(plan: Outline) -> list[tuple[str, str]]:

@@ -25,7 +25,7 @@ def sized(question: Question, paces: Paces, place: Workplace) -> tuple[Question,
     than once. Time that is left then goes into seeds.
     """
     recipe, chosen = question.recipe, question
-    text = recipe.load_task(place.data).describe().get("tokens", {}).get("train")
+    text = question.task.describe().get("tokens", {}).get("train")
     if recipe.task == "text" and text is not None:
         chosen = question._replace(recipe=smaller_batches(recipe, text))
         chosen = with_size(chosen, paces, place, text)
@@ -61,7 +61,7 @@ def smaller_batches(recipe: Recipe, text: int) -> Recipe:
 
 def with_size(question: Question, paces: Paces, place: Workplace, text: int) -> Question:
     """The question with the largest network that there is time for, by its FLOPs; the smallest, if there is none."""
-    task = question.recipe.load_task(place.data)
+    task = question.task
     now = cost(question.recipe.config(task), task.length).flops
     for layers, width, heads in reversed(SIZES):
         entries: dict[str, Any] = {"layers": layers, "width": width, "heads": heads, "ffn": 4 * width}
