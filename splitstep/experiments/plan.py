@@ -172,6 +172,11 @@ class Entrant(NamedTuple):
     arm: str = ""
     alone: bool = False
 
+    @property
+    def scheme(self) -> str:
+        """The scheme; empty for a network that others wrote."""
+        return "" if self.recipe.source else self.recipe.scheme
+
     def runs(self, seeds: Sequence[int], setting: Setting = (), budget: float = 1.0, role: Role = "") -> list[Planned]:
         """A run for every seed. One of the null pair has the batches of its seed, but other weights and dropout."""
         own = self.recipe.changed(read_assignments(setting))
@@ -183,7 +188,7 @@ class Entrant(NamedTuple):
             batches = seed if role == "null" else own.train.batch_seed
             train = replace(own.train, seed=seed + apart, batch_seed=batches, steps=steps)
             found.append(Planned(
-                own.scheme, setting, seed, replace(own, train=train), f"runs/{folder}-seed{seed}", self.arm,
+                self.scheme, setting, seed, replace(own, train=train), f"runs/{folder}-seed{seed}", self.arm,
                 alone=self.alone, budget=budget, role=role,
             ))  # fmt: skip
         return found

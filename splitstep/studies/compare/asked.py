@@ -10,7 +10,7 @@ from ...experiments.plan import check_seeds
 from ...experiments.running import Workplace
 from ...recipe import Recipe, read_recipe
 from . import compare_entrants
-from .arms import Own, check_arms, fitted_arms, read_arms
+from .arms import Fitted, Own, check_arms, fitted_arms, read_arms
 from .design import AT, Design
 from .outline import Question, outlined
 from .result import Comparison
@@ -51,9 +51,11 @@ def question_of(
     check_seeds(seeds)
     read_arms(names, recipe, own)  # what is wrong with a name is said before the data are read
     task = recipe.load_task(place.data)
-    return Question(
-        recipe, lambda one: fitted_arms(read_arms(names, one, own), one, task), task, seeds, design, minutes
-    )
+
+    def fitted(one: Recipe) -> list[Fitted]:
+        return fitted_arms(read_arms(names, one, own), one, task)
+
+    return Question(recipe, fitted, task, seeds, design, minutes)
 
 
 def rates_around(rate: float, count: int) -> tuple[float, ...]:

@@ -34,7 +34,7 @@ class Campaign:
     @property
     def trials(self) -> list[Trial]:
         """The trials that have ended, one entrant after another."""
-        order = {(one.recipe.scheme, one.arm): place for place, one in enumerate(self.entrants)}
+        order = {(one.scheme, one.arm): place for place, one in enumerate(self.entrants)}
         found = [record.trial for _, record in self.ended.values()]
         return sorted(found, key=lambda trial: order[trial.scheme, trial.arm])
 

@@ -41,7 +41,7 @@ def document(result: Comparison) -> Document:
             quality(result, "parameters", "parameters", "chart-parameters"),
             quality(result, "flops", "FLOPs per token", "chart-flops"),
         ]),
-        *pictures(((row.name, row.scheme) for row in result.rows), DIAGRAMS),
+        *pictures(((row.name, row.scheme) for row in result.rows if row.scheme), DIAGRAMS),
         matched,
         runs,
         *reproduce(result.made, result.trials, "splitstep.studies.compare.compare(...)"),

@@ -36,7 +36,7 @@ class Row:
     cost: Cost
     matched: Matched | None
     shape: Shape
-    evaluations: int
+    evaluations: int  # 0 of a network that others wrote, which has no scheme
     order: int | None
     seconds: float
     tokens_per_second: float | None
@@ -118,7 +118,7 @@ def check_sense(found: Comparison) -> None:
         raise ValueError("it has no rows")
     if not isinstance((found.made.recipe or {}).get("train", {}), dict):
         raise ValueError("its recipe.train has no entries")
-    for notation in {found.reference, *(one.scheme for one in (*found.rows, *found.trials, *found.tests))}:
+    for notation in {found.reference, *(one.scheme for one in (*found.rows, *found.trials, *found.tests))} - {""}:
         scheme(notation)
     name, form = found.metric.name, found.metric.format
     if not re.fullmatch(r"\{:,?\.\d[%f]\}", form):
@@ -142,7 +142,8 @@ def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:
 def row_of(own: Runs, first: Runs | None, metric: Metric) -> Row:
     """The row of these runs, which are compared with those of the first row, unless they are these."""
     test, valid = (sample(own, figure_on(split, metric)) for split in ("test", "valid"))
-    finished, one, s = [run for run in own if run.finished], own[0].run, scheme(own[0].run.scheme)
+    finished, one = [run for run in own if run.finished], own[0].run
+    s = scheme(one.scheme) if one.scheme else None
     rates = [each.run.tokens_per_second for each in own if each.run.tokens_per_second]
     return Row(
         name=row_name(one),
@@ -156,8 +157,8 @@ def row_of(own: Runs, first: Runs | None, metric: Metric) -> Row:
         cost=one.cost,
         matched=one.matched,
         shape=one.shape,
-        evaluations=s.evaluations,
-        order=s.order,
+        evaluations=s.evaluations if s else 0,
+        order=s.order if s else None,
         seconds=math.fsum(each.run.seconds for each in own) / len(own),
         tokens_per_second=math.fsum(rates) / len(rates) if rates else None,
         not_finite=lacking(finished, metric),
