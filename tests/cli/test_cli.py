@@ -121,8 +121,19 @@ def test_help_is_whole_on_80_columns_and_lists_what_there_is_to_choose(capsys: C
 
 OWN = {
     "compare": {
-        "--task", "--schemes", "--match", "--arms", "--sweep", "--text", "--minutes", "--budgets", "--tune", "--null",
-        "--until", "--margin", "--plan",
+        "--task",
+        "--schemes",
+        "--match",
+        "--arms",
+        "--sweep",
+        "--text",
+        "--minutes",
+        "--budgets",
+        "--tune",
+        "--null",
+        "--until",
+        "--margin",
+        "--plan",
     },
     "compare glue": {"--start", "--scratch", "--tasks", "--grid", "--sweep"},
     "compare distil": {"--methods", "--text", "--questions", "--student-layers", "--answer-tokens", "--plain"},

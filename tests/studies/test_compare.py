@@ -15,12 +15,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from clusters import dask_cluster
 from inline import forked, here
 from jobs import answer, clear_up, die, die_once, linger, refuse
 from made_up import ACCURACY, comparison, translation, trial
@@ -435,20 +435,6 @@ def test_figures_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> Non
     assert len(kept) == 2
     for file in kept:
         assert file.read_bytes() == (tmp_path / "2" / file.relative_to(tmp_path / "1")).read_bytes()
-
-
-@contextmanager
-def dask_cluster(workers: int) -> Iterator[Any]:
-    """A cluster whose workers are forked from the server of `children`, which has imported everything."""
-    import dask.config
-    from distributed import LocalCluster
-
-    ensure_running()
-    with (
-        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
-        LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
-    ):
-        yield cluster
 
 
 def at_work(out: Path, pids: Callable[[], Iterable[int]], stop: threading.Event) -> int | None:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from ...experiments.plan import check_seeds
 from ...experiments.running import Workplace
 from ...recipe import Recipe, read_recipe
+from ...training.networks import check_bytes
+from ...training.processes import this_world
 from . import compare_entrants
 from .arms import Fitted, Own, check_arms, fitted_arms, read_arms
 from .design import AT, Design
@@ -18,7 +20,10 @@ from .result import Comparison
 
 def compare_arms(question: Question, place: Workplace) -> Comparison:
     """The comparison, after its plan says how long it takes."""
-    check_arms(question.fitted(question.recipe), question.task)
+    arms = question.fitted(question.recipe)
+    for one in arms:
+        check_bytes(one.fit.cost.parameters, this_world().memory)
+    check_arms(arms, question.task)
     plan = outlined(question, place)
     if not place.quiet and plan.verdict is not None:
         print(plan.verdict.sentence, file=sys.stderr, flush=True)

@@ -1,0 +1,151 @@
+"""Arms of all kinds in one comparison on a text of one's own: rows, a stranger's block, configs of transformers."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from clusters import dask_cluster
+from inline import here
+from strangers import FUTURE, GOOD, gpt2, llama, write_block, write_config
+
+from splitstep import cli
+from splitstep.experiments import running
+from splitstep.experiments.running import Workplace
+from splitstep.experiments.study import STUDIES
+from splitstep.recipe import load_recipe
+from splitstep.report.drawing import document_to_page
+from splitstep.studies.compare.asked import compare_arms, question_of
+from splitstep.studies.compare.result import Comparison, against
+from splitstep.training.directory import RunDirectory
+
+SIZES = (
+    "data.length=16", "model.layers=1", "model.width=32", "model.heads=2", "model.ffn=512", "train.steps=2",
+    "train.batch=4", "train.warmup=1",
+)  # fmt: skip
+Compare = Callable[..., Comparison]
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A text and a block, Llama and GPT-2 in the present folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    Path("my.txt").write_text("".join(f"line {i} says {i * i}\n" for i in range(400)))
+    files = [write_block(tmp_path), write_config(tmp_path, llama()), write_config(tmp_path, gpt2())]
+    return ["lie", "macaron", "swiglu", *(str(Path(file).relative_to(tmp_path)) for file in files)]
+
+
+def compared(names: Sequence[str], out: str, engine: str = "local", seeds: int = 3, **how: Any) -> Comparison:
+    recipe, place = (
+        load_recipe("own-text", ["data.path=my.txt", *SIZES]),
+        Workplace("arms", Path(out), None, engine, True),
+    )
+    return compare_arms(question_of(recipe, names, range(seeds), place, **how), place)
+
+
+@pytest.fixture
+def inline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "open_engine", here)
+
+
+def figures(result: Comparison) -> dict[str, Any]:
+    return {trial.folder: (trial.test, trial.valid, trial.train_loss) for trial in result.trials}
+
+
+@pytest.mark.usefixtures("inline")
+def test_arms_of_all_kinds_stand_in_one_comparison(own: list[str]) -> None:
+    found = compared(own, "out", null=True)
+    assert [row.name for row in found.rows] == [*own[:3], "mine.py:block", "llama.json", "gpt2.json"]
+    assert [row.finished for row in found.rows] == [3] * 6
+    assert len(found.trials) == 7 * 3
+    first = found.rows[0].cost.body
+    assert all(abs(row.cost.body / first - 1) < 0.02 for row in found.rows), "all have the cost of the first"
+    assert found.verdict is not None
+    assert "noise floor" in document_to_page(found.document())
+    read = STUDIES["compare"].read(found.json(), "it")
+    assert read == found
+    assert against(read, "macaron").rows[0].name == "macaron"
+
+
+@pytest.mark.usefixtures("inline")
+def test_what_was_killed_continues_and_another_block_is_refused(
+    own: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["lie", own[3]]
+    whole = compared(names, "whole")
+    train, ended = running.run_one, list[str]()
+
+    def killed(run: Any, *rest: Any) -> Any:
+        if len(ended) == 3:
+            raise KeyboardInterrupt
+        ended.append(run.folder)
+        return train(run, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "run_one", killed)
+        with pytest.raises(KeyboardInterrupt):
+            compared(names, "out")
+    again = compared(names, "out")
+    assert figures(again) == figures(whole)
+    kept = {folder: (Path("out") / folder / "result.json").stat().st_mtime_ns for folder in ended}
+    Path("mine.py").write_text(GOOD.replace("0.25", "0.5"))
+    with pytest.raises(ValueError, match=r"mine\.py"):
+        compared(names, "out")
+    assert kept == {folder: (Path("out") / folder / "result.json").stat().st_mtime_ns for folder in ended}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_two_dask_workers_find_the_same_figures(own: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The workers have no file of the block: its source is sent to them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "open_engine", here)
+        one = compared(own[2:], "one", seeds=2)
+    with dask_cluster(2) as cluster:
+        two = compared(own[2:], "two", f"dask={cluster.scheduler_address}", 2)
+    assert figures(one) == figures(two)
+
+
+ENCODER = {"model_type": "bert", "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+REFUSED = {
+    "a block that leaks": (["lie", "leaky.py:block"], [], "leaky.py:block sees later tokens"),
+    "a missing block": (["lie", "none.py:block"], [], "none.py"),
+    "a missing name": (["lie", "mine.py:other"], [], "other"),
+    "an encoder": (["lie", "bert.json"], [], "bert"),
+    "budgets that fall": (["lie", "macaron"], ["--budgets", "3,1"], "--budgets 3,1"),
+    "no time": (["lie", "macaron"], ["--minutes", "0"], "--minutes 0"),
+    "a margin of nothing": (["lie", "macaron"], ["--margin", "0"], "--margin 0"),
+    "one learning rate": (["lie", "macaron"], ["--tune", "1"], "--tune 1"),
+    "a sweep": (["lie", "macaron"], ["--sweep", "train.lr=1e-3,3e-3"], "--tune 3"),
+    "schemes, too": (["full"], ["--schemes", "lie", "--null"], "--null"),
+    "an unknown arm": (["lie", "swiglo"], [], 'did you mean "swiglu"'),
+    "one arm twice": (["lie", "lie"], [], "lie"),
+    "a model that is too large": (["lie", "macaron"], ["model.width=400000"], "GiB"),
+    "a short text": (["lie", "macaron"], ["data.path=short.txt"], "token"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_compared_is_one_line_before_training(
+    what: str, own: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    names, more, words = REFUSED[what]
+    Path("leaky.py").write_text(FUTURE)
+    Path("short.txt").write_text("ten bytes\n")
+    write_config(Path(), type("Config", (), {"model_type": "bert", "to_dict": lambda _: ENCODER})())
+    command = ["compare", "--text", "my.txt", *SIZES, *more, "--arms", ",".join(names), "--out", "out"]
+    assert cli.main(command) == 2
+    said = capsys.readouterr().err.strip().splitlines()
+    assert len(said) == 1
+    assert words in said[0]
+    assert not Path("out/runs").exists()
+
+
+@pytest.mark.usefixtures("inline")
+def test_the_run_folder_holds_the_source_of_a_block(own: list[str]) -> None:
+    compared(["lie", own[3]], "out", seeds=1)
+    [folder] = Path("out/runs").glob("mine*-seed0")
+    source = RunDirectory(folder).recipe().source
+    assert source is not None
+    assert getattr(source, "text", "") == GOOD
