@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -141,16 +144,12 @@ RECIPE_VERBS = (
     "train r.yaml", "compare r.yaml --schemes lie", "ablate r.yaml", "converge r.yaml --depths 1,2,4",
 )  # fmt: skip
 MODEL = (
-    "inspect {} --text prompts.txt",
-    "inspect llama --against {} --text prompts.txt",
-    "converge {} --text prompts.txt",
-    "generate {}",
+    "inspect {} --text prompts.txt", "inspect llama --against {} --text prompts.txt", "converge {} --text prompts.txt", "generate {}",
     "evaluate {} --task text data.path=book.txt",
     "distil {} --student-layers 1 --text rows.jsonl",
     "distil llama {} --text rows.jsonl",
     "compare distil {} --student-layers 1 --text rows.jsonl --methods ce",
-    "train book.yaml data.tokenizer={}",
-    "train digits.yaml start={}",
+    "train book.yaml data.tokenizer={}", "train digits.yaml start={}",
 )
 
 
@@ -161,40 +160,19 @@ def of(model: str, lines: tuple[str, ...]) -> tuple[str, ...]:
 REPORT = ("report stored", "report stored --markdown")
 CLASSES = ("train classes.yaml", "compare classes.yaml --schemes lie", "ablate classes.yaml")
 PICTURES = ("train pictures.yaml", "compare pictures.yaml --schemes lie")
-BOOK = (
-    "train book.yaml",
-    "compare book.yaml --schemes lie",
-    "inspect llama --text book.txt",
-    "converge llama --text book.txt",
-    "distil llama --student-layers 1 --text book.txt",
-    "evaluate llama --task text data.path=book.txt",
-)
+BOOK = ("train book.yaml", "compare book.yaml --schemes lie", "inspect llama --text book.txt", "converge llama --text book.txt",
+        "distil llama --student-layers 1 --text book.txt", "evaluate llama --task text data.path=book.txt")
 PROMPTS = ("inspect llama --text prompts.jsonl", "converge llama --text prompts.jsonl")
-ROWS = (
-    "distil llama --student-layers 1 --text rows.jsonl",
-    "compare distil llama --student-layers 1 --text rows.jsonl --methods ce",
-    "compare distil llama --student-layers 1 --text prompts.txt --questions rows.jsonl --methods ce",
-)
+ROWS = ("distil llama --student-layers 1 --text rows.jsonl",
+        "compare distil llama --student-layers 1 --text rows.jsonl --methods ce",
+        "compare distil llama --student-layers 1 --text prompts.txt --questions rows.jsonl --methods ce",)
 PAIRS = ("train pairs.yaml", "compare pairs.yaml --schemes lie")
 HF = of("llama", MODEL)
-RUN = (
-    "inspect book --text prompts.txt",
-    "generate book",
-    "inspect llama --against book --text prompts.txt",
-    "distil book --student-layers 1 --text rows.jsonl",
-    "evaluate book/model --task text data.path=book.txt",
-    "converge book",
-    "evaluate book",
-    "train book.yaml start=book",
-)
-DIGITS = (
-    "inspect digits",
-    "converge digits",
-    "evaluate digits",
-    "evaluate digits/model --task digits",
-    "train digits.yaml start=digits",
-    "compare glue --start lie=digits",
-)
+RUN = ("inspect book --text prompts.txt", "generate book", "inspect llama --against book --text prompts.txt",
+       "distil book --student-layers 1 --text rows.jsonl", "evaluate book/model --task text data.path=book.txt",
+       "converge book", "evaluate book", "train book.yaml start=book")
+DIGITS = ("inspect digits", "converge digits", "evaluate digits", "evaluate digits/model --task digits",
+          "train digits.yaml start=digits", "compare glue --start lie=digits")
 TOKENIZER = (
     *(one for one in RUN if not one.startswith(("converge", "evaluate", "train"))), "train book.yaml data.tokenizer=book/model",
 )  # fmt: skip
@@ -244,9 +222,7 @@ KINDS: dict[str, Kind] = {
     "a recipe with a set": Kind("r.yaml", b"task: digits\nmodel: !!set {width, heads}\n", RECIPE_VERBS),
     "a recipe with bytes": Kind("r.yaml", b"task: !!binary aGk=\n", RECIPE_VERBS),
     "a recipe with a model too wide": Kind("r.yaml", recipe(model={"width": 10**8, "heads": 1}), RECIPE_VERBS),
-    "a recipe with very many layers": Kind(
-        "r.yaml", recipe(model={"layers": 10**4, "width": 65536, "heads": 1}), RECIPE_VERBS
-    ),
+    "a recipe with very many layers": Kind("r.yaml", recipe(model={"layers": 10**4, "width": 65536, "heads": 1}), RECIPE_VERBS),
     "a recipe with an endless scheme": Kind("r.yaml", recipe(scheme="A " * 100_000), RECIPE_VERBS),
     "a recipe with deep weights": Kind("r.yaml", recipe(scheme="1/2(" * 5000 + "A F" + ")" * 5000), RECIPE_VERBS),
     "a recipe with a scheme that is a number": Kind("r.yaml", recipe(scheme=3), RECIPE_VERBS),
@@ -275,9 +251,7 @@ KINDS: dict[str, Kind] = {
     "a config that is deep": Kind("llama/config.json", DEEP_JSON, HF),
     "a config without a type": Kind("llama/config.json", b"{}", HF),
     "a config of an unknown type": Kind("llama/config.json", b'{"model_type": "nothing"}', HF),
-    "a config that brings code": Kind(
-        "llama/config.json", entries(model_type="own", auto_map={"AutoModel": "own.M"}), HF
-    ),
+    "a config that brings code": Kind("llama/config.json", entries(model_type="own", auto_map={"AutoModel": "own.M"}), HF),
     "a config with a width of text": Kind("llama/config.json", entries(hidden_size="wide"), HF),
     "a config with heads of zero": Kind("llama/config.json", entries(num_attention_heads=0), HF),
     "a config of another width": Kind("llama/config.json", entries(hidden_size=32), HF),
@@ -286,16 +260,12 @@ KINDS: dict[str, Kind] = {
     "weights that are empty": Kind("llama/model.safetensors", b"", HF),
     "weights that are a pointer": Kind("llama/model.safetensors", b"version https://git-lfs.github.com/spec/v1\n", HF),
     "weights that are not numbers": Kind("llama/model.safetensors", stored_float(float("nan")), HF),
-    "an infinite down-projection": Kind(
-        "llama/model.safetensors", stored_float(float("inf"), "model.layers.0.mlp.down_proj.weight"), HF
-    ),
+    "an infinite down-projection": Kind("llama/model.safetensors", stored_float(float("inf"), "model.layers.0.mlp.down_proj.weight"), HF),
     "weights with a long header": Kind("llama/model.safetensors", b"\xff" * 7 + b"\x00{}", HF),
     "a tokenizer that is a list": Kind("llama/tokenizer.json", b"[]", LLAMA_TOKENIZER),
     "a tokenizer that is empty": Kind("llama/tokenizer.json", b"", LLAMA_TOKENIZER),
     "a tokenizer that is deep": Kind("llama/tokenizer.json", DEEP_JSON, LLAMA_TOKENIZER),
-    "a tokenizer without words": Kind(
-        "llama/tokenizer.json", entries(model={"type": "BPE", "vocab": {}, "merges": []}), LLAMA_TOKENIZER
-    ),
+    "a tokenizer without words": Kind("llama/tokenizer.json", entries(model={"type": "BPE", "vocab": {}, "merges": []}), LLAMA_TOKENIZER),
     "a tokenizer's config that is a list": Kind("llama/tokenizer_config.json", b"[]", LLAMA_TOKENIZER),
     "a GGUF file of text": Kind("x.gguf", b"not a model", of("x.gguf", MODEL)),
     "a GGUF file of its mark alone": Kind("x.gguf", b"GGUF", of("x.gguf", MODEL)),
@@ -310,18 +280,10 @@ KINDS: dict[str, Kind] = {
     "a run's tokenizer that is a list": Kind("book/model/tokenizer.json", b"[]", TOKENIZER),
     "a run's tokenizer that is cut": Kind("book/model/tokenizer.json", cut, TOKENIZER),
     "a run's recipe that is empty": Kind("digits/recipe.yaml", b"", (*DIGITS[:3], "train digits.yaml --out digits")),
-    "a run's recipe that is deep": Kind(
-        "digits/recipe.yaml", DEEP_YAML, (*DIGITS[:3], "train digits.yaml --out digits")
-    ),
-    "a run's result that is a list": Kind(
-        "digits/result.json", b"[]", ("evaluate digits", "train digits.yaml --out digits")
-    ),
-    "a run's result that is deep": Kind(
-        "digits/result.json", DEEP_JSON, ("evaluate digits", "train digits.yaml --out digits")
-    ),
-    "a run's environment that is a list": Kind(
-        "digits/environment.json", b"[]", ("train digits.yaml --out digits train.steps=3",)
-    ),
+    "a run's recipe that is deep": Kind("digits/recipe.yaml", DEEP_YAML, (*DIGITS[:3], "train digits.yaml --out digits")),
+    "a run's result that is a list": Kind("digits/result.json", b"[]", ("evaluate digits", "train digits.yaml --out digits")),
+    "a run's result that is deep": Kind("digits/result.json", DEEP_JSON, ("evaluate digits", "train digits.yaml --out digits")),
+    "a run's environment that is a list": Kind("digits/environment.json", b"[]", ("train digits.yaml --out digits train.steps=3",)),
     "a classifier's config that is a list": Kind("classes/model/config.json", b"[]", CLASSIFIER),
     "a classifier's tokenizer that is deep": Kind("classes/model/tokenizer.json", DEEP_JSON, CLASSIFIER),
     "a translator's config that is a list": Kind("numbers/model/config.json", b"[]", TRANSLATOR),
@@ -333,9 +295,7 @@ KINDS: dict[str, Kind] = {
     "a table in Latin 1": Kind("rows.csv", lambda content: content + b"gr\xf6\xdfer,a\n", CLASSES),
     "a table of one class": Kind("rows.csv", b"text,label\n" + b"a,b\n" * 60, CLASSES),
     "a table with an empty label": Kind("rows.csv", line("a,"), CLASSES),
-    "a table with a column twice": Kind(
-        "rows.csv", lambda content: content.replace(b"text,label", b"label,label"), CLASSES
-    ),
+    "a table with a column twice": Kind("rows.csv", lambda content: content.replace(b"text,label", b"label,label"), CLASSES),
     "a table that is a folder": Kind("rows.csv", None, CLASSES),
     "an image that is cut": Kind("photos/a/0.png", cut, PICTURES),
     "an image that is text": Kind("photos/a/0.png", b"not an image", PICTURES),
