@@ -12,6 +12,7 @@ from .support.registry import Registry
 
 State = Literal["nothing", "keys and values", "last inputs", "all inputs", "keys and values of the source"]
 NormAt = Literal["before", "after", "both", "none"]  # f(norm(x)), norm(f(x)), norm(f(norm(x))), f(x)
+LONGEST = 4096  # kernel of a convolution
 START = {"start": True}  # of an option that says how weights start, and nothing about what they mean
 
 
@@ -50,6 +51,20 @@ class DiffusionOptions:
 
     def __post_init__(self) -> None:
         check_positive("alpha", self.alpha)
+
+
+@dataclass(frozen=True)
+class ConvolutionOptions(NetworkOptions):
+    """`kernel` is the number of taps, on images along each axis; `norm` is that between the convolution and SiLU;
+    `window`: whether the taps lie on both sides of a token or, as always in causal models, before it."""
+
+    kernel: int = 7
+    window: Literal["centred", "causal"] = "centred"
+    norm: Literal["layer", "rms", "tanh", "none"] = "layer"
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.kernel <= LONGEST:
+            raise ValueError(f"option kernel is {self.kernel}, and needs a whole number from 1 to {LONGEST:,}")
 
 
 @dataclass(frozen=True)
@@ -149,6 +164,18 @@ def check_bias_start(place: Place) -> None:
         )
 
 
+def check_window(place: Place) -> None:
+    """Refuse a centred window without a middle, and a causal one on images."""
+    kernel, name, causal = place.options.kernel, place.name, place.options.window == "causal"
+    if causal and place.shape.grid is not None:
+        raise ValueError(f"letters.{name}.window=causal has no meaning on images: use centred.")
+    if not place.causal and not causal and kernel % 2 == 0:
+        raise ValueError(
+            f"letters.{name}.kernel={kernel} is even, and {name} looks both ways here: use an odd number, such as "
+            f"{kernel + 1}."
+        )
+
+
 def check_norm(place: Place) -> None:
     """Refuse a stabiliser without a norm."""
     if place.shape.norm == "none":
@@ -172,6 +199,10 @@ LETTERS: Registry[Letter] = Registry(
         "C": Letter(
             "cross-attention", "#2a8a57", field="splitstep.fields.attention:CrossAttention",
             state="keys and values of the source", options=NetworkOptions,
+        ),
+        "V": Letter(
+            "convolution", "#17818f", field="splitstep.fields.convolution:Convolution", documents=True, mixes=True,
+            state="last inputs", options=ConvolutionOptions, check=check_window,
         ),
         "D": Letter(
             "diffusion", "#7a4fb0", field="splitstep.fields.diffusion:diffusion",

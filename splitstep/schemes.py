@@ -19,6 +19,7 @@ SCHEMES: Registry[Scheme] = Registry("scheme", {
     "strang-attention": read("A/2 F A/2"),
     "macaron": read("F0/2 A F1/2"),  # Macaron Net: Strang with own weights per half
     "macaron-postnorm": read("F0/2 N A M F1/2 P"),
+    "conformer": read("F0/2 A V F1/2 N"),  # Macaron with a convolution, for speech
     "strang-midpoint": read("F/2 A F/2 @midpoint"),
     "strang-heun": read("F/2 A F/2 @heun"),
     "symmetrised-heun": read("1/2(A F) + 1/2(F A) @heun"),
@@ -31,6 +32,8 @@ SCHEMES: Registry[Scheme] = Registry("scheme", {
     "rk4": read("A+F @rk4"),
     "reversible": read("b:(A+F)/2 a:A+F b:(A+F)/2 @midpoint"),  # Strang kick-drift on a pair (a, b)
 }, accept=lambda value: scheme(value))  # fmt: skip
+
+NORMED = ("conformer",)  # rows whose fields have norms of their own beside a projection
 
 
 def scheme(text: str | Scheme) -> Scheme:
@@ -46,6 +49,11 @@ def scheme(text: str | Scheme) -> Scheme:
         hint = f"Did you mean {near}? " if (near := nearest(name, SCHEMES)) else ""
         raise ValueError(f'Unknown scheme {name!r}. {hint}Rows: {", ".join(SCHEMES)}; or a notation: "F0/2 A F1/2".')
     return read(text)
+
+
+def normed(value: Scheme) -> bool:
+    """Whether the fields of a scheme have norms of their own, if a config does not say where."""
+    return not value.projections or any(value == SCHEMES[name] for name in NORMED)
 
 
 def name_of(value: Scheme) -> str | None:

@@ -13,7 +13,7 @@ from .letters import LETTERS, NormAt, Place, letter_of
 from .options import complete, options_of
 from .own_letters import sources_of
 from .scheme import Scheme, decoder
-from .schemes import scheme
+from .schemes import normed, scheme
 from .support.registry import Registry
 from .support.typed import read_as, suits
 from .support.words import counted, nearest
@@ -21,7 +21,7 @@ from .support.words import counted, nearest
 FORMAT = 2  # of config.json; newer ones are refused
 DEEPEST = 10_000  # layers: building each takes milliseconds, and comes before anything can weigh them
 LARGEST = 10**8  # of a size: PyTorch can still count the bytes of a matrix of this height and width
-ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "relu2", "swiglu", "geglu")
+ACTIVATIONS = ("relu", "gelu", "gelu-tanh", "relu2", "silu", "swiglu", "geglu")
 NORMS = ("layer", "rms", "tanh", "none")
 Number = float | int
 Positions = Literal["none", "sinusoidal", "learned", "rotary"]
@@ -90,8 +90,9 @@ class Shape:
     function of depth: a sum of so many waves.
 
     `norm_at` is where fields have norms: "before" (x + f(norm(x))), "after" (x + norm(f(x))), "both" (sandwich norms,
-    x + norm(f(norm(x)))) or "none". None: before, and none beside projections. `letters` has the options of letters,
-    such as {"D": {"alpha": 0.1}}; those of a field, such as F0, go before those of its letter.
+    x + norm(f(norm(x)))) or "none". None: before; but none beside projections, unless the scheme is the conformer.
+    `letters` has the options of letters, such as {"D": {"alpha": 0.1}}; those of a field, such as F0, go before those
+    of its letter.
     """
 
     depths: ClassVar[tuple[str, ...]] = ("layers",)  # the entries that count the layers of each stack, in order
@@ -221,9 +222,10 @@ class Shape:
         """The options of a field."""
         return options_of(name, self.letters)
 
-    def norms_of(self, name: str, s: Scheme) -> tuple[bool, bool]:
-        """Whether a field of this scheme has a norm before it, and one after it."""
-        where = vars(self.options_of(name)).get("norm_at") or self.norm_at or ("none" if s.projections else "before")
+    def norms_of(self, name: str) -> tuple[bool, bool]:
+        """Whether a field has a norm before it, and one after it."""
+        usual = "before" if normed(scheme(self.scheme)) else "none"
+        where = vars(self.options_of(name)).get("norm_at") or self.norm_at or usual
         return where in ("before", "both"), where in ("after", "both")
 
     def causal_stacks(self) -> list[bool]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..kernels.dropout import dropout
+from ..letters import ConvolutionOptions
 from .context import Context, FieldSpec
 from .diffusion import states_of
 from .pointwise import norm
@@ -28,14 +29,10 @@ class Convolution(nn.Module):
 
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__()
-        options = spec.options
-        causal = spec.causal
+        options = spec.options or ConvolutionOptions()
         width, self.kernel, self.grid = spec.width, options.kernel, spec.grid
-        if not causal and self.kernel % 2 == 0:
-            raise ValueError(
-                f"V has a kernel of {self.kernel} taps, and its model looks both ways: use an odd number, such as "
-                f"{self.kernel + 1}."
-            )
+        causal = spec.causal or options.window == "causal"
+        assert causal or self.kernel % 2
         self.before = self.kernel - 1 if causal else self.kernel // 2  # taps before a token's own
         self.norm, self.inner_norm, self.output_norm = spec.norm(), norm(options.norm, width), spec.output_norm()
         self.up = nn.Linear(width, 2 * width, spec.bias)

@@ -20,6 +20,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": functional.gelu,
     "gelu-tanh": partial(functional.gelu, approximate="tanh"),
     "relu2": lambda x: functional.relu(x).square(),
+    "silu": functional.silu,
     "swiglu": functional.silu,  # applied to one half of W1's output, which gates the other
     "geglu": functional.gelu,  # likewise
 }

@@ -230,6 +230,10 @@ def draw(module: nn.Module, config: Shape) -> None:
             nn.init.zeros_(module.weight[module.padding_idx])
     elif isinstance(module, (nn.LayerNorm, nn.RMSNorm, DynamicTanh)):
         module.reset_parameters()
+    elif isinstance(module, (nn.Conv1d, nn.Conv2d)):
+        module.reset_parameters()
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
     elif isinstance(module, Diffusion):
         nn.init.constant_(module.a, module.start)
 
@@ -267,18 +271,18 @@ def start_smoothly(model: nn.Module, modes: int, draw: Draw) -> None:
     for path, stack in stacks.items():
         for i, layer in enumerate(stack.layers):
             for name, module in layer.named_modules():
-                if isinstance(module, nn.Linear):
+                if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)):
                     check_shape(stack, name, module)
                     sample(module, (i + 0.5) / len(stack.layers), modes, draw, f"{seed} {path}{name}")
 
 
-def check_shape(stack: Stack, name: str, module: nn.Linear) -> None:
-    first = stack.layers[0].get_submodule(name)
+def check_shape(stack: Stack, name: str, module: nn.Module) -> None:
+    first: Any = stack.layers[0].get_submodule(name)
     if first.weight.shape != module.weight.shape:
         raise ValueError("init_modes draws all layers from one function of depth: give all layers the same ffn.")
 
 
-def sample(module: nn.Linear, phase: float, modes: int, draw: Draw, name: str) -> None:
+def sample(module: Any, phase: float, modes: int, draw: Draw, name: str) -> None:
     """Set a matrix to the value of its random function at t = phase * T."""
     total = torch.zeros_like(module.weight)
     for k in range(modes):

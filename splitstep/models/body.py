@@ -56,7 +56,7 @@ def build_stack(config: SplitstepConfig, number: int, salts: Iterator[int]) -> S
         if name in scheme.projections:
             return Projection(norm_of(config, True))
         many = config.activation if isinstance(config.activation, dict) else {name: config.activation}
-        before, after = config.norms_of(name, scheme)
+        before, after = config.norms_of(name)
         spec = FieldSpec(
             width=config.width, norm=partial(norm_of, config, before), output_norm=partial(norm_of, config, after),
             projection=partial(norm_of, config, True),

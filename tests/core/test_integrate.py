@@ -19,7 +19,7 @@ import splitstep as ss
 from splitstep.scheme import Project
 
 STAGES = {"euler": 1, "midpoint": 2, "heun": 2, "kutta3": 3, "rk4": 4}
-RATES = {"A": 0.3, "F": -0.7, "C": 0.2, "D": -0.1, "G": 0.5, "Z": -0.4}
+RATES = {"A": 0.3, "F": -0.7, "C": 0.2, "D": -0.1, "G": 0.5, "V": 0.6, "Z": -0.4}
 H = 0.5
 
 

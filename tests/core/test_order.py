@@ -24,7 +24,7 @@ TRIPLE_JUMP = (YOSHIDA, 1 - 2 * YOSHIDA, YOSHIDA)
 # Splitting order and order, from the literature: Hairer, Lubich and Wanner, Geometric Numerical Integration, II.4-5;
 # Ruth 1983; Yoshida 1990; Suzuki 1990; a step of Euler in a sub-flow leaves first order (papers: Macaron Net).
 LITERATURE = {
-    "lie lie-postnorm macaron-postnorm reverse-lie": (1, 1),
+    "lie lie-postnorm macaron-postnorm conformer reverse-lie": (1, 1),
     "parallel": (HIGHEST, 1),
     "strang strang-attention macaron": (2, 1),
     "strang-midpoint strang-heun symmetrised-heun reversible": (2, 2),

@@ -1,5 +1,6 @@
 """The gated convolution against the Conformers of transformers, and against each document alone, written out."""
 
+import re
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -10,21 +11,23 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import DynamicCache, StaticCache, Wav2Vec2BertConfig, Wav2Vec2ConformerConfig
-from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertEncoderLayer
-from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import Wav2Vec2ConformerEncoderLayer
+from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertEncoder
+from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import Wav2Vec2ConformerEncoder
 
 import splitstep as ss
-from splitstep.fields import Context, FeedForward, FieldSpec, Projection, SelfAttention, norm
+from splitstep.fields import Context, FieldSpec, norm
 from splitstep.fields.convolution import Convolution
 from splitstep.kernels.dropout import keep
+from splitstep.letters import ConvolutionOptions
+from splitstep.models import KINDS
 
 D, T = 6, 7
 ENDS = ["reflecting", "upwind"]
 DOCUMENTS = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 2, 2, 3, 0], [1, 1, 0, 0, 1, 1, 0]])
 
 
-def spec(width: int = D, kernel: int = 5, middle: str = "rms", **more: Any) -> Any:
-    options = SimpleNamespace(kernel=kernel, norm=middle)
+def spec(width: int = D, kernel: int = 5, middle: Any = "rms", **more: Any) -> Any:
+    options = ConvolutionOptions(kernel=kernel, norm=middle)
     return FieldSpec(width, partial(norm, "layer", width), options=options, **more)
 
 
@@ -108,9 +111,23 @@ def test_a_causal_convolution_has_no_gradient_from_later_tokens(documents: Tenso
     assert torch.equal(jacobian[:, 0].abs().sum(-1) > 0, torch.ones(T, T).bool().tril().triu(-3))
 
 
-def test_a_kernel_that_looks_both_ways_is_odd() -> None:
-    with pytest.raises(ValueError, match="use an odd number, such as 5"):
-        Convolution(spec(kernel=4))
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("vectors", {"kernel": 4}, "letters.V.kernel=4 is even, and V looks both ways here: use an odd number, such as 5"),
+    ("translation", {"kernel": 4}, "use an odd number, such as 5"),  # its encoder
+    ("image", {"window": "causal"}, "letters.V.window=causal has no meaning on images"),
+    ("causal", {"kernel": 0}, "option kernel is 0, and needs a whole number from 1 to 4,096"),
+    ("causal", {"kernel": 10**9}, "from 1 to 4,096"),
+    ("causal", {"kernl": 3}, 'did you mean "kernel"'),
+    ("causal", {"norm": "batch"}, "norm is 'batch', and needs"),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "says"), WRONG)
+def test_wrong_options_are_refused_in_one_line(kind: str, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)) as error:
+        KINDS[kind].config(scheme="A V F", letters={"V": options})
+    assert "\n" not in str(error.value)
+    ss.CausalConfig(scheme="A V F", letters={"V": {"kernel": 4}})  # as it should be
 
 
 # Generation
@@ -187,17 +204,17 @@ def test_dropout_is_a_mask_on_what_is_returned() -> None:
 
 # The Conformers of transformers
 
-NAMES = {
+PARTS = {
     "F0": {"norm": "ffn1_layer_norm", "up": "ffn1.intermediate_dense", "down": "ffn1.output_dense"},
     "A": {"norm": "self_attn_layer_norm", "qkv": "linear_q linear_k linear_v", "out": "linear_out"},
     "V": {"norm": "layer_norm", "up": "pointwise_conv1", "depthwise": "depthwise_conv", "down": "pointwise_conv2"},
     "F1": {"norm": "ffn2_layer_norm", "up": "ffn2.intermediate_dense", "down": "ffn2.output_dense"},
     "N": {"norm": "final_layer_norm"},
 }
-SIZES: Any = {"hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 24}
-LAYERS: Any = {
-    "conformer": (Wav2Vec2ConformerConfig, Wav2Vec2ConformerEncoderLayer),
-    "bert": (Wav2Vec2BertConfig, Wav2Vec2BertEncoderLayer),
+SIZES: Any = {"num_hidden_layers": 2, "hidden_size": 16, "num_attention_heads": 4, "intermediate_size": 24}
+ENCODERS: Any = {
+    "conformer": (Wav2Vec2ConformerConfig, Wav2Vec2ConformerEncoder, {"norm": "none"}),
+    "bert": (Wav2Vec2BertConfig, Wav2Vec2BertEncoder, {"norm": "layer", "window": "causal"}),
 }
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1, 1], [1, 1, 0, 1, 1, 1, 0]])
 
@@ -209,43 +226,40 @@ def copied(mine: Any, theirs: list[Any]) -> None:
     mine.bias.copy_(torch.cat(biases))
 
 
-def fields_like(theirs: Any, causal: bool) -> Any:
-    """Our fields with the weights of a Conformer of transformers."""
-    usual = FieldSpec(16, partial(norm, "layer", 16), heads=4, ffn=24)
-    forward = [FeedForward(usual) for _ in range(2)]
-    conv: Any = Convolution(spec(16, middle="layer" if causal else "none", causal=causal))
-    made = [forward[0], SelfAttention(usual), conv, forward[1], Projection(nn.LayerNorm(16))]
-    ours, found = nn.ModuleDict(dict(zip(NAMES, made, strict=True))).double(), dict(theirs.named_modules())
-    for letter, parts in NAMES.items():
-        inside = {"A": "self_attn.", "V": "conv_module."}.get(letter, "")
+def copied_layer(ours: Any, theirs: Any) -> None:
+    """The weights of a Conformer layer of transformers; batch norm in evaluation is an affine map, so it is folded."""
+    found = dict(theirs.named_modules())
+    for name, parts in PARTS.items():
+        inside = {"A": "self_attn.", "V": "conv_module."}.get(name, "")
         for mine, names in parts.items():
-            copied(
-                ours[letter].get_submodule(mine), [found.get(inside + name) or found[name] for name in names.split()]
-            )
-    forward[0].act = forward[1].act = functional.silu
-    if causal:
-        copied(conv.inner_norm, [theirs.conv_module.depthwise_layer_norm])
+            copied(ours[name].get_submodule(mine), [found.get(inside + one) or found[one] for one in names.split()])
+    conv, module = ours["V"], theirs.conv_module
+    if hasattr(module, "depthwise_layer_norm"):
+        copied(conv.inner_norm, [module.depthwise_layer_norm])
     else:
-        batch = theirs.conv_module.batch_norm
+        batch = module.batch_norm
         scale = batch.weight / (batch.running_var + batch.eps).sqrt()
         conv.depthwise.weight.mul_(scale[:, None, None])
         conv.depthwise.bias.copy_(batch.bias - batch.running_mean * scale)
-    return ours
 
 
 @pytest.mark.parametrize(("dtype", "within"), [(torch.float64, 1e-10), (torch.float32, 1e-5)])
 @pytest.mark.parametrize(("kind", "mask"), [("conformer", None), ("bert", None), ("bert", MASK)])
 @torch.no_grad()
-def test_a_conformer_is_a_scheme(kind: str, mask: Any, dtype: torch.dtype, within: float) -> None:
-    Config, Layer = LAYERS[kind]
-    config: Any = Config(**SIZES, hidden_act="swish", conv_depthwise_kernel_size=5, position_embeddings_type=None)
-    theirs, x, told, context, real = fresh(Layer(config)), normal(4, T, 16).to(dtype), {}, Context(), MASK >= 0
-    ours, theirs = fields_like(theirs, kind == "bert").to(dtype), theirs.to(dtype)
-    if mask is not None:
-        real, context = mask > 0, Context(mask=mask[:, None, None] > 0, documents=mask)
-        hidden = torch.zeros(4, 1, 1, T, dtype=dtype).masked_fill(~real[:, None, None], -1e9)
-        told = {"attention_mask": hidden, "conv_attention_mask": mask}
-    expected = theirs.conv_module(x, *([] if mask is None else [mask]))
-    close(ours["V"](0.0, x, context)[real], expected[real], within)
-    after = ss.integrate(ss.scheme("F0/2 A V F1/2 N"), [ss.Step(dict(ours.items()), 0.0, 1.0)], x, context)
-    close(after[real], theirs(x, **told)[real], within)
+def test_a_conformer_is_the_row_of_its_name(kind: str, mask: Any, dtype: torch.dtype, within: float) -> None:
+    """Their encoders of two layers, without their positions, which are relative or rotate states; and the last norm,
+    which they add after the layers. Wav2Vec2Conformer's convolution looks at padding, so it has none here."""
+    Config, Encoder, options = ENCODERS[kind]
+    more = {"hidden_act": "swish", "conv_depthwise_kernel_size": 5, "position_embeddings_type": None}
+    theirs = fresh(Encoder(Config(**SIZES, **more, attn_implementation="eager"))).to(dtype)
+    shape: Any = {"layers": 2, "width": 16, "heads": 4, "ffn": 24, "activation": "silu", "positions": "none"}
+    config = ss.VectorsConfig(scheme="conformer", inputs=16, letters={"V": {"kernel": 5, **options}}, **shape)
+    ours: Any = ss.SplitstepVectorsModel(config).to(dtype).eval()
+    ours.embedding.weight.copy_(torch.eye(16))
+    for mine, layer in zip(ours.body.stack.layers, theirs.layers, strict=True):
+        copied_layer(mine, layer)
+    x, real = normal(4, T, 16).to(dtype), torch.ones(4, T).bool() if mask is None else mask > 0
+    expected = theirs(x.clone(), attention_mask=mask).last_hidden_state
+    states = ours.bare(x, mask).last_hidden_state
+    last = theirs.layer_norm(states) if hasattr(theirs, "layer_norm") else states
+    close(last[real], expected[real], within)

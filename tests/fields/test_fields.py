@@ -320,6 +320,7 @@ def test_feed_forward_is_its_formula_with_dropout_masks_inside_and_outside(name:
         "gelu": lambda: y * (1 + torch.erf(y / math.sqrt(2))) / 2,
         "gelu-tanh": lambda: y / 2 * (1 + torch.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))),
         "relu2": lambda: y.clamp(min=0) ** 2,
+        "silu": lambda: y / (1 + (-y).exp()),
         "swiglu": lambda: y[..., :7] / (1 + (-y[..., :7]).exp()) * y[..., 7:],
         "geglu": lambda: y[..., :7] * (1 + torch.erf(y[..., :7] / math.sqrt(2))) / 2 * y[..., 7:],
     }[name]()

@@ -24,6 +24,13 @@ def answer(x: int) -> int:
     return x + 1
 
 
+def title_of(letter: str) -> str:
+    """What a letter stands for, as this process knows it."""
+    from splitstep.letters import LETTERS
+
+    return LETTERS[letter].title
+
+
 def linger(path: str) -> None:
     Path(path).write_text(str(os.getpid()))
     time.sleep(60)

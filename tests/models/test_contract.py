@@ -17,6 +17,7 @@ from splitstep.report.diagram import draw
 
 ROWS = list(ss.SCHEMES)
 DIFFUSING = ["A F D@exact", "D/2 A F D/2", "D/2@exact F/2 A F/2 D/2 @heun"]
+CONVOLVING = ["A V F", "V0/2 F A V1/2 @midpoint"]
 STRANGE = ["A F G", "F0/2 A G+H F1/2 @heun", "A N F M G P H"]
 TEXT = ["causal", "masked", "sequence", "translation"]
 ALPHA: dict[str, Any] = {"letters": {"D": {"alpha": 0.4}}}
@@ -35,8 +36,9 @@ def close(found: Tensor, expected: Tensor, tolerance: float = 1e-9) -> None:
 
 @pytest.mark.parametrize(("kind", "scheme"), [
     *product(("causal", "masked", "translation"), ROWS),
-    *product(KINDS, (*DIFFUSING, *STRANGE)),
-    *product(("sequence", "vectors", "image"), ("lie", "macaron-postnorm", "strang-midpoint", "reversible")),
+    *product(KINDS, (*DIFFUSING, *CONVOLVING, *STRANGE)),
+    *product(("sequence", "vectors", "image"), ("lie", "macaron-postnorm", "conformer", "strang-midpoint")),
+    *product(("sequence", "vectors", "image"), ["reversible"]),
 ])  # fmt: skip
 def test_every_promise_is_kept(kind: str, scheme: str) -> None:
     contract.check(scheme, KINDS[kind].config(positions="rotary", **ALPHA))
@@ -54,7 +56,15 @@ def test_every_promise_is_kept_with_fixed_ends(kind: str, scheme: str) -> None:
     contract.check(scheme, KINDS[kind].config(letters={"D": {"alpha": 0.4, "boundary": "fixed"}}))
 
 
-@pytest.mark.parametrize("scheme", [*ROWS, *DIFFUSING, *STRANGE])
+@pytest.mark.parametrize(("kind", "options"), [
+    *product(KINDS, ({"kernel": 1, "norm": "none"}, {"kernel": 5, "norm": "rms"})),
+    ("causal", {"kernel": 6}), *product(("masked", "translation"), [{"kernel": 4, "window": "causal"}]),
+])  # fmt: skip
+def test_every_promise_is_kept_by_convolutions_of_all_sizes(kind: str, options: dict[str, Any]) -> None:
+    contract.check("A V F", KINDS[kind].config(letters={"V": options}))
+
+
+@pytest.mark.parametrize("scheme", [*ROWS, *DIFFUSING, *CONVOLVING, *STRANGE])
 def test_a_cache_has_a_slot_for_each_evaluation(scheme: str) -> None:
     model, cache = tiny("causal", scheme), DynamicCache()
     model(tokens(), past_key_values=cache)
@@ -63,7 +73,7 @@ def test_a_cache_has_a_slot_for_each_evaluation(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "scheme"), [*product(KINDS, (*DIFFUSING, *STRANGE)), *(("translation", scheme) for scheme in ROWS)]
+    ("kind", "scheme"), [*product(KINDS, (*DIFFUSING, *CONVOLVING, *STRANGE)), *(("translation", one) for one in ROWS)]
 )
 def test_every_parameter_learns(kind: str, scheme: str) -> None:
     model = tiny(kind, scheme, dropout=0.1, substeps=2, letters={"D": {"alpha": 0.2}}).train()
@@ -91,9 +101,9 @@ def test_a_row_of_nothing_but_padding_is_a_number(kind: str, scheme: str) -> Non
     torch.testing.assert_close(out.logits[:2], rows, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize("scheme", DIFFUSING)
+@pytest.mark.parametrize("scheme", [*DIFFUSING, *CONVOLVING])
 @pytest.mark.parametrize("kind", ["causal", "masked"])
-def test_diffusion_reads_documents_from_a_mask_of_four_dimensions(kind: str, scheme: str) -> None:
+def test_fields_read_documents_from_a_mask_of_four_dimensions(kind: str, scheme: str) -> None:
     model, ids, more = exact(kind, scheme, positions="rotary"), tokens(), {"use_cache": False}
     mask = right_mask()
     full = mask.bool()[:, None, None, :].expand(-1, -1, LENGTH, -1)
@@ -123,12 +133,12 @@ def test_a_strangers_letter_has_twins_a_place_a_colour_and_a_part_of_its_own() -
 
 
 def test_the_rows_of_the_table_of_letters() -> None:
-    assert list(LETTERS.own) == ["A", "F", "C", "D", "S"]
+    assert list(LETTERS.own) == ["A", "F", "C", "V", "D", "S"]
     assert [letter for letter, row in LETTERS.own.items() if not row.backwards] == ["D"]
-    assert [letter for letter, row in LETTERS.own.items() if row.free] == ["A", "F", "D", "S"]
-    assert [letter for letter, row in LETTERS.own.items() if row.mixes] == ["A", "D"]
+    assert [letter for letter, row in LETTERS.own.items() if row.free] == ["A", "F", "V", "D", "S"]
+    assert [letter for letter, row in LETTERS.own.items() if row.mixes] == ["A", "V", "D"]
     assert {letter: row.cache for letter, row in LETTERS.own.items()} == dict(
-        A="self", F="none", C="cross", D="self", S="none"
+        A="self", F="none", C="cross", V="self", D="self", S="none"
     )
 
 

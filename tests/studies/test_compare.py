@@ -22,10 +22,11 @@ import numpy as np
 import pytest
 from clusters import dask_cluster
 from inline import forked, here
-from jobs import answer, clear_up, die, die_once, linger, refuse
+from jobs import answer, clear_up, die, die_once, linger, refuse, title_of
 from made_up import ACCURACY, comparison, translation, trial
 
 from splitstep import jobs as engines
+from splitstep import own_letters
 from splitstep.experiments import running
 from splitstep.experiments.plan import Planned, entrants_of, file_name, plan, read_sweep
 from splitstep.experiments.statistics import (
@@ -38,6 +39,7 @@ from splitstep.experiments.statistics import (
 from splitstep.experiments.study import STUDIES
 from splitstep.experiments.trials import Curve, read_curves, thinned
 from splitstep.jobs import Engine, Processes, open_engine
+from splitstep.letters import LETTERS
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.compare import compare, tables
 from splitstep.studies.compare.result import Comparison, against, rows_of
@@ -45,7 +47,7 @@ from splitstep.studies.compare.test_splits import bleu_of, sentence_counts
 from splitstep.support.words import split_list
 from splitstep.tasks.measures import PERPLEXITY
 from splitstep.training import Recipe, RunDirectory, TrainOptions, read_recipe
-from splitstep.training.progress import RunsProgress
+from splitstep.training.progress import Progress, RunsProgress
 
 read_comparison = STUDIES["compare"].read
 
@@ -452,7 +454,9 @@ def at_work(out: Path, pids: Callable[[], Iterable[int]], stop: threading.Event)
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_dask_cluster_loses_nothing_when_a_worker_is_killed(tmp_path: Path) -> None:
+def test_a_dask_cluster_loses_nothing_when_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LETTERS, "given", {})
+    monkeypatch.setattr(own_letters, "SOURCES", {})
     recipe, stop, victims = tiny(steps=120, evaluate_every=60, log_every=10), threading.Event(), list[int]()
     local = reference(recipe, ["lie"], range(2), tmp_path / "local")
     with dask_cluster(2) as cluster:
@@ -470,6 +474,11 @@ def test_a_dask_cluster_loses_nothing_when_a_worker_is_killed(tmp_path: Path) ->
         finally:
             stop.set()
             killer.join()
+        own_letters.read_letters([Path(__file__).parents[1] / "helpers" / "my_letter.py"])
+        jobs = [running.Job("title", 1, title_of, ("G",))]
+        with Progress("title", 1, quiet=True) as bar:
+            [(_, title)] = running.run_jobs(jobs, tmp_path, engine, RunsProgress(bar, 1))
+    assert title == "damping"  # the letter of this process has reached a worker
     assert len(victims) == 1
     assert same(local, remote)
 
