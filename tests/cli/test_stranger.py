@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -96,6 +97,21 @@ def test_a_strangers_task_letter_and_probe_are_trained_and_compared(site: Path, 
     logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert any("largest" in json.dumps(record) for record in logged if record["split"] == "probe")
     assert "#3a7d44" in (tmp_path / "both" / "report.html").read_text()
+    run = splitstep(
+        site, ["schemes", "A W", "--check", "--json"], ["train", recipe, "scheme=A W F", "--out", tmp_path / "leak"],
+        ["compare", recipe, "--schemes", "lie,A W F", "--seeds", "1", "--out", tmp_path / "leaks"],
+    )  # fmt: skip
+    assert run.stdout.endswith("\n1\n2\n2\n"), run.stderr
+    [row] = json.loads(run.stdout.split("\n1\n")[0])["rows"]
+    broken = {one["kind"]: list(one["broken"]) for one in row["promises"]}
+    assert broken["causal"] == ["later", "padding", "packing", "cache"]
+    assert broken["sequence"] == ["padding"]
+    says = (
+        r"Error: .*The letter W \(window\) is refused in splitstep-sequence models: padding moves logits by \d\.\d+\. "
+    )
+    assert len(re.findall(says, run.stderr)) == 2, run.stderr
+    assert not (tmp_path / "leak").exists()
+    assert not (tmp_path / "leaks").exists()
 
 
 def test_a_strangers_names_are_listed_without_importing_it(site: Path) -> None:
