@@ -15,6 +15,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import PreTrainedModel
 
 from ..fields import exact_attention
 from .cost import Cost
@@ -49,6 +50,8 @@ def counted_in(place: Callable[[], Any], make: Make, length: int) -> Cost:
     """As `counted`, where tensors are made as this place makes them."""
     with place(), torch.random.fork_rng(devices=[]):
         model = make().eval()
+        if isinstance(model, PreTrainedModel) and model._can_set_experts_implementation():
+            model.set_experts_implementation("batched_mm")  # the others read numbers, or count as nothing
         counter = FlopCounterMode(display=False)
         with exact_attention(), counter:
             model(input_ids=torch.zeros(1, length, dtype=torch.long), use_cache=False)

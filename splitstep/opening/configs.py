@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from transformers import AutoModelForCausalLM, PreTrainedConfig
+from transformers import PreTrainedConfig
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_MASKED_LM_MAPPING
 
 from ..flows.layers import CAUSAL
 from ..models import SplitstepConfig
@@ -13,7 +14,8 @@ from ..sources import ConfigSource
 from ..support.auto_classes import silent
 from ..support.words import first_line
 
-FFN = ("ffn", "intermediate_size", "n_inner", "ffn_dim")  # what configs call the width of feed-forward networks
+FFN = ("ffn", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")  # the width of feed-forward networks
+EXPERTS = ("moe_intermediate_size", "shared_expert_intermediate_size")  # that of experts, which is not fitted
 SAME_AS_WIDTH = ("word_embed_proj_dim", "embedding_size")  # entries that are as wide as the states, if they were before
 LEFT_OUT = ("architectures", "auto_map", "dtype", "torch_dtype", "quantization_config", "transformers_version",
             "_name_or_path", "id2label", "label2id")  # fmt: skip  # of a document: they say nothing of the network
@@ -63,9 +65,9 @@ def read_config_class(source: ConfigSource) -> PreTrainedConfig:
         raise ValueError(f"{source.file} is a config of splitstep: type its scheme {document.get('scheme')!r} instead")
     config = checked(source, {key: value for key, value in document.items() if key not in LEFT_OUT}, known)
     named = (document.get("architectures") or [""])[0]
-    made = AutoModelForCausalLM._model_mapping.get(known, None)  # pyright: ignore[reportAttributeAccessIssue]
-    encoder = config.is_encoder_decoder or getattr(config, "is_decoder", True) is False
-    if made is None or encoder or (named and not str(named).endswith(CAUSAL)):
+    looks_both_ways = known in MODEL_FOR_MASKED_LM_MAPPING and not getattr(config, "is_decoder", False)
+    encoder = config.is_encoder_decoder or looks_both_ways or known not in MODEL_FOR_CAUSAL_LM_MAPPING
+    if encoder or (named and not str(named).endswith(CAUSAL)):
         raise ValueError(
             f"{source.file} is the config of a {named or kind}, which does not predict the next token: name that of a "
             "causal model, such as a ...ForCausalLM"
@@ -111,7 +113,8 @@ def resize(names: Names, entries: dict[str, Any], shape: CausalShape) -> None:
     names.set("hidden_size", shape.width)
     names.set("num_hidden_layers", shape.layers)
     names.set("num_attention_heads", shape.heads)
-    names.set("head_dim", shape.head_width)
+    if "qk_rope_head_dim" not in entries:  # whose heads have sizes of their own
+        names.set("head_dim", shape.head_width)
     if heads and shared:
         names.set("num_key_value_heads", share_of(shape.heads, shared / heads))
     if entries.get("rotary_dim"):
@@ -119,7 +122,7 @@ def resize(names: Names, entries: dict[str, Any], shape: CausalShape) -> None:
     for key in SAME_AS_WIDTH:
         if entries.get(key) == width:
             entries[key] = shape.width
-    for key in FFN:
+    for key in (*FFN, *EXPERTS):
         if isinstance(entries.get(key), int) and width:
             entries[key] = max(1, round(entries[key] * shape.width / width))
     for key, value in entries.items():

@@ -1,6 +1,7 @@
 """A pretrained model as the network that a run trains: the one that `start` names, or some of its layers."""
 
 import hashlib
+from copy import deepcopy
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def about(model: Any, task: Task) -> NetworkSummary:
     """What a run's result says of the model."""
     layers = len(layers_of(model, type(model).__name__))
     width = model.get_output_embeddings().weight.shape[1]
-    found = counted(lambda: type(model)(model.config), task.length)
+    found = counted(lambda: type(model)(deepcopy(model.config)), task.length)
     return NetworkSummary(scheme_of(model), found, None, Shape(layers, width, hidden_width(model.config, width), 1.0))
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -21,6 +23,7 @@ from ..recipe import Recipe, dictated
 from ..shape import CausalShape
 from ..sources import BlockSource, ConfigSource
 from ..support.auto_classes import silent
+from ..support.memory import no_memory
 from ..support.words import first_line
 from ..tasks import Batch, Task
 from ..training.directory import RunDirectory
@@ -84,7 +87,8 @@ def build(recipe: Recipe, task: Task, room: float) -> Any:
 def check_network(recipe: Recipe, task: Task) -> None:
     """Refuse a network of others that changes shapes, or sees later tokens or other examples."""
     if recipe.source is not None:
-        check_leaks(build(recipe, task, inf), recipe.source.file, task.length)
+        with runs(recipe, task):
+            check_leaks(build(recipe, task, inf), recipe.source.file, task.length)
 
 
 def no_start(model: Any, recipe: Recipe, task: Task, directory: RunDirectory) -> Start | None:
@@ -94,7 +98,25 @@ def no_start(model: Any, recipe: Recipe, task: Task, directory: RunDirectory) ->
 
 def cost(recipe: Recipe, task: Task) -> Cost:
     """What the recipe's network costs."""
-    return counted(maker(recipe, task), task.length)
+    with runs(recipe, task):
+        return counted(maker(recipe, task), task.length)
+
+
+@contextmanager
+def runs(recipe: Recipe, task: Task) -> Iterator[None]:
+    """Make one line of whatever goes wrong in a pass of the network; too little memory is another matter."""
+    try:
+        yield
+    except ValueError:
+        raise
+    except Exception as error:
+        source = recipe.source
+        if source is None or no_memory(error):
+            raise
+        resized = isinstance(source, ConfigSource) and not source.kept
+        remedy = f"its sizes may not fit each other, so type {source.file}:as-is" if resized else "repair it"
+        what = f"{type(error).__name__}: {first_line(error)}"
+        raise ValueError(f"{source.file} fails in a pass over {task.length} tokens ({what}): {remedy}") from None
 
 
 def about(model: Any, task: Task) -> NetworkSummary:
@@ -107,7 +129,7 @@ def about(model: Any, task: Task) -> NetworkSummary:
         width = config.hidden_size
         key = width_entry(config)
         size = Shape(config.num_hidden_layers, width, (key and getattr(config, key)) or 4 * width, 1.0)
-    found = counted(lambda: type(model)(config), task.length)
+    found = counted(lambda: type(model)(deepcopy(config)), task.length)
     return NetworkSummary(SchemeName(name, ""), found, None, size)
 
 

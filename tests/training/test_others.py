@@ -11,7 +11,19 @@ import pytest
 import torch
 import yaml
 from strangers import BATCH_NORM, FUTURE, GOOD, HEAD, gpt2, llama, write_block, write_config
-from transformers import BertConfig, T5Config
+from transformers import (
+    BertConfig,
+    DeepseekV3Config,
+    FalconConfig,
+    GPTNeoXConfig,
+    MambaConfig,
+    MixtralConfig,
+    OPTConfig,
+    PhiConfig,
+    Qwen3MoeConfig,
+    Starcoder2Config,
+    T5Config,
+)
 
 from splitstep import cli
 from splitstep.inference.generate import Sampling, generate
@@ -246,6 +258,37 @@ def test_one_value_a_layer_goes_on_as_a_pattern(recipe: Callable[..., Recipe], t
     asked = recipe(network("config", write_config(tmp_path, own, "gemma")), "model.layers=8")
     config = adapted_config(asked, asked.load_task()).config
     assert config.layer_types == [*own.layer_types, *own.layer_types[:2]]
+
+
+KINDS = (FalconConfig, GPTNeoXConfig, MambaConfig, OPTConfig, PhiConfig, Qwen3MoeConfig, Starcoder2Config)
+
+
+@pytest.mark.parametrize("config", [*KINDS, DeepseekV3Config], ids=lambda one: one.__name__)
+def test_configs_of_many_kinds_fit_the_recipe(config: Any, recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    asked = recipe(network("config", write_config(tmp_path, config(), "any")))
+    task = asked.load_task()
+    model = maker(asked, task)()
+    assert model.get_input_embeddings().weight.shape == (256, 32)
+    assert model(input_ids=torch.arange(24)[None], use_cache=False).logits.shape == (1, 24, 256)
+    assert cost_of(asked, task).parameters == sum(p.numel() for p in model.parameters())
+
+
+def test_the_experts_of_a_token_are_counted(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    own = MixtralConfig(num_key_value_heads=32)
+    asked = recipe(network("config", write_config(tmp_path, own)))
+    ffn, length = round(own.intermediate_size * 32 / own.hidden_size), 24
+    layer = 4 * 32 * 32 + 8 * 32 + 2 * 3 * 32 * ffn + 2 * length * 32  # attention, router, two experts, scores
+    found = cost_of(asked, asked.load_task()).flops
+    assert found == pytest.approx(2 * (2 * layer + 32 * 256), abs=length)  # rotary angles are a small product
+
+
+def test_a_network_that_fails_in_a_pass_is_refused_in_one_line(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    text = GOOD.replace("def forward(self, x):", "def forward(self, x):\n        x = x @ torch.ones(3, 3)")
+    asked = recipe(network("block", write_block(tmp_path, text)))
+    for act in (cost_of, check_network):
+        with pytest.raises(ValueError, match=r"^mine.py:block fails in a pass over 24 tokens .*: repair it$") as raised:
+            act(asked, asked.load_task())
+        assert "\n" not in str(raised.value)
 
 
 def test_an_unknown_type_of_model_is_refused_and_never_fetched(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
