@@ -1,8 +1,8 @@
 """Transformers of one layer that are built and certified instead of trained."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import inf, isfinite, log10
 from typing import Any, Literal
 
 import numpy as np
@@ -70,22 +70,41 @@ def approximate(
     certificate says what was reached. Without positions only equivariant maps can be built: of two tokens, certified,
     or of three numbers, with a sampled error.
     """
-    for name, value in (("eps", eps), ("beta", beta), ("budget", budget)):
+    for name, value in (("beta", beta), ("budget", budget)):
         if not (value > 0 and isfinite(value)):
             raise ValueError(f"{name}={value:g} must be a positive number.")
-    map, known = (f, None) if callable(f) else known_or_typed(f)
-    constant = known if lipschitz is None else lipschitz
-    target = read_target(f if isinstance(f, str) else getattr(f, "__name__", "f"), map, tokens, dim, constant)
-    if positions == "none":
-        check_equivariant(target)
-        if tokens > 2:
-            return report_means(target, eps, say)
-    check_variables(target, eps, budget)
+    target = target_within(f, tokens, dim, [eps], lipschitz, budget, positions)
+    if positions == "none" and tokens > 2:
+        return report_means(target, eps, say)
     say(f"eps {eps:g}: building")
     functions, fits = fit_outputs(target, eps)
     model = build(functions, tokens, dim, beta) if positions == "learned" else build_equivariant(functions[:dim], dim)
     say(f"eps {eps:g}: certifying a network of {counted(model.config.ffn, 'unit')}")
     return Built(model, target, certify(model, target, eps, budget), fits, beta)
+
+
+def target_within(
+    f: Map | str,
+    tokens: int,
+    dim: int,
+    many_eps: Sequence[float],
+    lipschitz: float | None,
+    budget: int,
+    positions: Literal["learned", "none"],
+) -> Target:
+    """The target, if each eps can be reached for it as far as is known before any work."""
+    for eps in many_eps:
+        if not (eps > 0 and isfinite(eps)):
+            raise ValueError(f"eps={eps:g} must be a positive number.")
+    map, known = (f, None) if callable(f) else known_or_typed(f)
+    constant = known if lipschitz is None else lipschitz
+    target = read_target(f if isinstance(f, str) else getattr(f, "__name__", "f"), map, tokens, dim, constant)
+    if positions == "none":
+        check_equivariant(target)
+    if positions == "learned" or tokens <= 2:
+        for eps in many_eps:
+            check_variables(target, eps, budget)
+    return target
 
 
 def report_means(target: Target, eps: float, say: Say) -> Built:
@@ -101,7 +120,8 @@ def report_means(target: Target, eps: float, say: Say) -> Built:
 def check_variables(target: Target, eps: float, budget: int) -> None:
     """Refuse what the budget cannot reach even if the network were exact."""
     m = target.variables
-    cells = ((target.lipschitz or 0.0) / (2 * eps)) ** m * target.tokens
+    across = (target.lipschitz or 0.0) / (2 * eps)
+    cells = inf if m * log10(max(across, 1.0)) > 300 else across**m * target.tokens
     if cells > budget:
         raise ValueError(
             f"{target.tokens} tokens of dimension {target.dim} are {m} variables: a proof of eps={eps:g} with "

@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from ..support.documents import half_character
 from ..support.provenance import COMMAND
 from ..support.words import did_you_mean, listed, one_line
 from .verbs import VERBS, typed
@@ -123,6 +124,9 @@ def _run(words: list[str]) -> None:
     for one in (parameter for verb in command.commands.values() for parameter in verb.params):
         if one.param_type_name == "argument":  # its name says what it is
             one.display_type_rich = lambda ctx: None
+    for word in words:
+        if not word.isprintable() and (half := half_character(word)):
+            raise ValueError(f"{word!r} has {half}, which is not UTF-8 text: type it again, or rename the file")
     if not words:
         raise ValueError(f"Missing verb, such as `splitstep schemes`. Verbs: {', '.join(verbs)}. See splitstep --help.")
     if not words[0].startswith("-") and words[0] not in verbs:

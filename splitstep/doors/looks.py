@@ -318,6 +318,6 @@ def read_sweep(text: str) -> list[float]:
         found = [float(one) for one in values.split(",")]
     except ValueError:
         found = []
-    if name != "eps" or not found:
-        raise ValueError(f"--sweep {text}: give several eps, such as --sweep eps=0.2,0.1,0.05.")
+    if name != "eps" or not found or len(set(found)) < len(found):
+        raise ValueError(f"--sweep {text}: give several eps, each once, such as --sweep eps=0.2,0.1,0.05.")
     return found

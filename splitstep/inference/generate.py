@@ -171,9 +171,11 @@ def generate(
         raise ValueError(f"generate needs at least one token and at most {MOST_TOKENS:,}; got {tokens}")
     words = StopWords(stop)
     writer = open_language_model(name, data)
+    if not prompt:
+        raise ValueError('the prompt is empty: give some text to continue, such as --prompt "The "')
     given = writer.encode(prompt)
     if not given:
-        raise ValueError('the prompt is empty: give some text to continue, such as --prompt "The "')
+        raise ValueError(f"the tokenizer of {name} makes no tokens of the prompt {prompt[:40]!r}: name another model")
     ends, pieces = list[int](), [prompt]
     with closing(sample(writer.load(), writer.length, given, tokens, sampling)) as drawn:
         text = continuation(prompt, given, before_end(drawn, writer.ends, ends), writer.decode)

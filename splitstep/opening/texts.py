@@ -91,7 +91,8 @@ def batches_of(texts: Sequence[str], tokenizer: Any, tokens: int, size: int) -> 
 def tokens_of(text: str, tokenizer: Any, tokens: int) -> list[int]:
     found = list[int](tokenizer(text, truncation=True, max_length=tokens)["input_ids"])
     if not found:
-        raise ValueError(f"the tokenizer makes no tokens of the text {text[:40]!r}: leave it out")
+        whose = tokenizer.name_or_path or "a model"
+        raise ValueError(f"the tokenizer of {whose} makes no tokens of the text {text[:40]!r}: leave it out")
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from ..approximation import Built, Say, approximate, nothing
+from ..approximation import BUDGET, Built, Say, approximate, nothing, target_within
 from ..approximation.certificate import BoundTerm, outputs, sampled_error
 from ..approximation.targets import samples
 from ..experiments.result import Result
@@ -146,6 +146,7 @@ def approximation(
     `say` is told what begins, and `progress` counts the steps of training.
     """
     ordered = sorted(many_eps, reverse=True)
+    target_within(f, tokens, dim, ordered, lipschitz, BUDGET, positions)  # refuses the smallest before the first
     every = [approximate(f, tokens, dim, eps, lipschitz, positions=positions, say=say) for eps in ordered]
     built, rows = every[-1], [row_of(one) for one in every]
     return Approximation(

@@ -51,6 +51,8 @@ def read_as(kind: Any, value: Any, where: str) -> Any:
     if not suits(kind, value):
         near = nearest(str(value), map(str, arguments)) if origin is Literal else ""
         shown = repr(value) if len(repr(value)) <= 80 else f"{repr(value)[:77]}..."
+        if type(value) is int and suits(kind, 0):
+            raise ValueError(f"{where}={shown} is too large: give a number below 2^63")
         raise ValueError(f"{where} is {shown}, and needs {spell(kind)}{near}")
     if origin in UNIONS:
         return read_as(next(one for one in arguments if suits(one, value)), value, where)

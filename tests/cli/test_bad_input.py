@@ -3,16 +3,25 @@
 import json
 import math
 import pickle
+import re
+import shutil
+import time
 from collections.abc import Iterator
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from children import Program
+from inline import here
+from rubbish import KINDS, sound, spoilt
 from transformers.utils import logging
 
 import splitstep as ss
+from splitstep import cli
+from splitstep.experiments import running
 from splitstep.shape import FORMAT
 
 TINY: dict[str, Any] = {"layers": 1, "width": 8, "heads": 2, "ffn": 8}
@@ -42,14 +51,14 @@ def refused(error: pytest.ExceptionInfo[BaseException], *words: str) -> None:
         *(({name: -1.0}, (f"{name}=-1.0", "positive")) for name in ("norm_eps", "init_std")),
         *(({"step": x}, (f"step={x}", "positive")) for x in (0.0, math.nan, math.inf)),
         *(({name: 10**20}, (f"{name}={10**20} is too large",)) for name in ("max_positions", "vocab_size")),
-        ({"token_types": 10**20}, (f"token_types={10**20}", "at most 100,000,000")),
+        ({"token_types": 10**12}, (f"token_types={10**12}", "at most 100,000,000")),
         ({"layers": 10**8}, ("layers=100000000 is too large", "at most 10,000.")),
-        ({"width": 10**20, "heads": 1}, (f"width={10**20} is too large", "at most 100,000,000.")),
+        ({"width": 10**12, "heads": 1}, (f"width={10**12} is too large", "at most 100,000,000.")),
         ({"ffn": 10**9}, ("ffn=1000000000 is too large", "at most 100,000,000.")),
         ({"ffn": [8, 8, 8]}, ("ffn lists 3 widths", "1 feed-forward field.")),
         ({"dropout": 1.0}, ("dropout=1.0", "[0, 1)")),
         ({"attention_dropout": -0.1}, ("attention_dropout=-0.1", "[0, 1)")),
-        ({"activation": "geglu"}, ("activation='geglu'", "'gelu'")),
+        ({"activation": "gellu"}, ("activation='gellu'", "'gelu'")),
         ({"norm": "layr"}, ("norm='layr'", "Did you mean 'layer'?")),
         ({"dropuot": 0.1}, ("dropuot=0.1", "did you mean dropout?")),
         ({"n_layer": 3}, ("n_layer=3", "did you mean layers?")),
@@ -250,3 +259,106 @@ def test_another_task_may_start_from_a_part_of_the_weights(tmp_path: Path) -> No
     assert classifier.head.weight.shape == (3, 8)
     for name, p in classifier.encoder.named_parameters():
         assert torch.equal(p, masked.encoder.get_parameter(name))
+
+
+# Files: every kind of rubbish, through every command that reads it
+
+SECONDS = 2.0
+CASES = [(name, one) for name, kind in KINDS.items() for one in kind.lines]
+WRONG_ANYWAY = re.compile("r.yaml|x.gguf|start=llama|evaluate llama|data.tokenizer=")
+FEW = {(name, kind.lines[n % len(kind.lines)]) for n, (name, kind) in enumerate(KINDS.items())}
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The server of processes has imported everything."""
+    Program(["--version"], tmp_path_factory.mktemp("warm")).communicate(200)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sound files of all kinds."""
+    folder = tmp_path_factory.mktemp("place")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        sound(folder)
+    return folder
+
+
+def listing(folder: Path) -> dict[str, int]:
+    """All files with the times of their last changes, and all folders."""
+    return {str(p): p.stat().st_mtime_ns if p.is_file() else 0 for p in folder.rglob("*")}
+
+
+def words_of(line: str) -> list[str]:
+    words = line.split()
+    return words if "--out" in words or words[0] == "report" else [*words, "--out", "out"]
+
+
+ENTRIES = ("Scheme ", "start: ", "the model has ", "there is no ", "option ")
+
+
+def check_line(told: str, file: str) -> None:
+    """It is one line, and names the file or its folder; if that was readable, the entry of a recipe that is wrong."""
+    [line] = told.splitlines()
+    assert line.startswith("Error: ")
+    entries = ENTRIES if file in ("r.yaml", "book.txt") else ()
+    assert any(name in line for name in (Path(file).parts[0], *entries)), line
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("line", sorted({one for _, one in CASES if not WRONG_ANYWAY.search(one)}))
+def test_nothing_but_the_rubbish_is_wrong(
+    place: Path, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(place, tmp_path / "place")
+    monkeypatch.chdir(tmp_path / "place")
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(running, "open_engine", here)
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"one\n")))
+    assert cli.main(words_of(line)) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [pytest.param(*case, marks=() if case in FEW else pytest.mark.nightly) for case in CASES]
+)
+def test_rubbish_gets_one_line_soon_and_nothing_is_left(
+    place: Path, name: str, line: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("SPLITSTEP_CACHE", str(place.parent / "cache"))
+    monkeypatch.setattr(running, "open_engine", here)
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(b"one\n")))
+    kind = KINDS[name]
+    with spoilt(kind, place):
+        before, begin = listing(place), time.process_time()
+        code = cli.main(words_of(line))
+        seconds, after = time.process_time() - begin, listing(place)
+    printed = capfd.readouterr()
+    assert (code, printed.out) == (2, ""), printed
+    assert after == before
+    assert seconds < SECONDS
+    check_line(printed.err, kind.file)
+
+
+@pytest.mark.usefixtures("warm")
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("r.yaml: deep entries", "train r.yaml"),
+        ("llama/model.safetensors: not a number", "generate llama"),
+        ("llama/config.json: a list", "train digits.yaml start=llama"),
+        ("prompts.jsonl: deep", "inspect llama --text prompts.jsonl"),
+    ],
+)
+def test_rubbish_gets_one_line_in_a_process_of_its_own(place: Path, name: str, line: str, tmp_path: Path) -> None:
+    folder = tmp_path / "place"
+    shutil.copytree(place, folder)
+    with spoilt(KINDS[name], folder):
+        begin = time.monotonic()
+        program = Program(words_of(line), folder)
+        printed, told = program.communicate(60)
+        seconds = time.monotonic() - begin
+    assert (program.returncode, printed) == (2, "")
+    check_line(told, KINDS[name].file)
+    assert seconds < SECONDS

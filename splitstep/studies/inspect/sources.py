@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +39,8 @@ class Source(NamedTuple):
     name: str
 
 
-class TextChoice(NamedTuple):
+@dataclass(frozen=True)
+class TextChoice:
     """Which texts: a file or the package's own, how many, and how long."""
 
     file: Path | None = None
@@ -46,7 +48,7 @@ class TextChoice(NamedTuple):
     tokens: int | None = None  # None: 64, or as many as the models have positions
     data: Path | None = None  # where a run's task has its data
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         for name, value, least in (("texts", self.texts, 1), ("tokens", self.tokens, 2)):
             if value is not None and value < least:
                 raise ValueError(f"--{name} {value}: give at least {least}")

@@ -5,6 +5,7 @@ Nothing of a text is kept but its figures, and of the first few what the page dr
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -156,7 +157,6 @@ def inspection(
 
     A null model has the same architecture with fresh weights by its own initialisation.
     """
-    choice.check()
     place, opened = device_of(device), open_model(name, trust_remote_code)
     second = None if against in (RANDOM, NOTHING) else open_model(against, trust_remote_code)
     tokens = choice.length([opened] if second is None else [opened, second])
@@ -272,14 +272,18 @@ def read_plan(probes: Sequence[str], spectra: int, layers: str | None, states: P
     return Plan(check_probes(probes) if probes else DEFAULT, spectra, chosen, states)
 
 
+LAYER = re.compile("[0-9]{1,5}")
+
+
 def read_layers(text: str) -> tuple[int, ...]:
     """The numbers of layers in a list such as 0,4-7."""
     found = set[int]()
     for part in text.split(","):
         first, dash, last = (one.strip() for one in part.partition("-"))
-        if not first.isdecimal() or (dash and not (last.isdecimal() and int(first) <= int(last))):
+        ends = (first, last if dash else first)
+        if not all(LAYER.fullmatch(one) for one in ends) or int(ends[0]) > int(ends[1]):
             raise ValueError(f"--layers {text!r}: {part.strip()!r} is not a layer; write numbers from 0, as in 0,4-7")
-        found |= set(range(int(first), int(last if dash else first) + 1))
+        found |= set(range(int(ends[0]), int(ends[1]) + 1))
     return tuple(sorted(found))
 
 
