@@ -203,7 +203,7 @@ def test_the_documented_chart_is_drawn(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     exec(code, {})
     assert "lie: 1.1 [1, 1.2]" in (tmp_path / "losses.html").read_text()
-    names = re.findall(r"^\| `(\w+)` \|", text, re.M)
+    names = re.findall(r"^\| `([A-Z]\w+)` \|", text, re.M)
     assert set(names) == {type(chart).__name__ for chart in CHARTS.values()}
 
 
