@@ -108,8 +108,7 @@ class Wanted(NamedTuple):
         """Arms that are each named by themselves, after a plan."""
         from ..experiments.plan import read_ablate
         from ..experiments.running import Workplace
-        from ..studies.compare.asked import compare_arms, question_of
-        from ..studies.compare.outline import outlined
+        from ..studies.compare.asked import compare_arms, outlined, question_of
 
         out = default_folder("compare", asked.recipe.task, self.out)
         place = Workplace(f"compare {asked.recipe.task}", out, self.data, self.engine, False)

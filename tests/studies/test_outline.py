@@ -17,8 +17,9 @@ from splitstep.options import TrainOptions
 from splitstep.recipe import Recipe, load_recipe
 from splitstep.studies.compare.arms import Fitted
 from splitstep.studies.compare.design import AT, Design
-from splitstep.studies.compare.outline import FILE, Outline, Question, planned_runs
+from splitstep.studies.compare.outline import Outline
 from splitstep.studies.compare.pace import Pace, makespan
+from splitstep.studies.compare.planning import FILE, Question, planned_runs
 from splitstep.studies.compare.sizing import SIZES, more_seeds, seconds_of, smaller_batches, steps_for, with_size
 
 PACE = Pace(once=3.0, step=0.05, evaluation=0.5, bytes=1000, tokens=2048, parameters=826_112, flops=10, figure=5.0)

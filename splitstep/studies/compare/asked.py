@@ -9,13 +9,17 @@ from collections.abc import Sequence
 from ...experiments.plan import check_seeds
 from ...experiments.running import Workplace
 from ...recipe import Recipe, read_recipe
+from ...support.files import write_atomically
+from ...support.typed import json_text
 from ...training.networks import check_bytes
 from ...training.processes import this_world
 from . import compare_entrants
 from .arms import Fitted, Own, check_arms, fitted_arms, read_arms
 from .design import AT, Design
-from .outline import Question, outlined
+from .outline import Outline
+from .planning import FILE, Question, measured, plan_of, stored
 from .result import Comparison
+from .sizing import sized
 
 
 def compare_arms(question: Question, place: Workplace) -> Comparison:
@@ -29,6 +33,21 @@ def compare_arms(question: Question, place: Workplace) -> Comparison:
         print(plan.verdict.sentence, file=sys.stderr, flush=True)
     recipe = read_recipe(plan.recipe, "the plan")
     return compare_entrants(recipe, question.entrants(recipe), plan.seeds, place, design=question.design)
+
+
+def outlined(question: Question, place: Workplace) -> Outline:
+    """The plan: the stored one, or a new one, which is stored."""
+    kept = stored(question, place)
+    if kept is not None:
+        return kept
+    asked = question.hash()
+    paces = measured(question, place)
+    if question.minutes is not None:
+        question, paces = sized(question, paces, place)
+    found = plan_of(asked, question, paces, place)
+    place.out.mkdir(parents=True, exist_ok=True)
+    write_atomically(place.out / FILE, json_text(found.json()))
+    return found
 
 
 def question_of(

@@ -10,8 +10,8 @@ from ...jobs import workers_of
 from ...models.cost import cost
 from ...recipe import Recipe
 from .design import AT
-from .outline import START, Paces, Question, measured, planned_runs, run_seconds
 from .pace import Pace, makespan
+from .planning import START, Paces, Question, measured, planned_runs, run_seconds
 
 SIZES = ((2, 64, 2), (4, 128, 4), (6, 256, 8), (6, 384, 6), (8, 512, 8), (12, 768, 12))  # layers, width, heads
 SEEDS, MOST_SEEDS = 5, 12

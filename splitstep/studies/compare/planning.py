@@ -1,0 +1,135 @@
+"""How a comparison is planned: short runs show the pace of its arms and their spread; its time and what it can detect
+follow from these.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from statistics import fmean
+from typing import NamedTuple
+
+from ...experiments.noise import noise_floor
+from ...experiments.outlook import Outlook, outlook
+from ...experiments.plan import Entrant, Planned
+from ...experiments.running import Job, Workplace, run_jobs
+from ...experiments.statistics import FEWEST
+from ...jobs import workers_of
+from ...opening.others import adapted_config
+from ...recipe import Recipe
+from ...sources import ConfigSource
+from ...support.documents import read_json
+from ...support.typed import json_text, plain, read_as
+from ...tasks import Task
+from ...training.progress import Progress, RunsProgress
+from .arms import Fitted
+from .design import TUNING, Design, compared_metric, looks_of
+from .outline import Arm, Outline
+from .pace import LONG, SHORT, Pace, makespan, pace_of
+
+FILE = "plan.json"
+PILOTS = 4  # short runs of the first arm: before the comparison, their spread is all that is known of the noise
+START = 6.0  # seconds until workers have begun, and for the page at the end
+
+
+class Question(NamedTuple):
+    """What a comparison is asked for: its recipe, its arms at equal cost as a function of it, and how they are
+    compared."""
+
+    recipe: Recipe
+    fitted: Callable[[Recipe], Sequence[Fitted]]
+    task: Task
+    seeds: Sequence[int]
+    design: Design
+    minutes: float | None = None
+
+    def entrants(self, recipe: Recipe) -> list[Entrant]:
+        """The arms of a recipe."""
+        return [one.entrant for one in self.fitted(recipe)]
+
+    def hash(self) -> str:
+        """A hash of all of it."""
+        arms = [(one.arm, one.recipe.document()) for one in self.entrants(self.recipe)]
+        parts = plain([self.recipe.document(), arms, list(self.seeds), self.design, self.minutes])
+        return hashlib.sha256(json_text(parts).encode()).hexdigest()
+
+
+def stored(question: Question, place: Workplace) -> Outline | None:
+    """The plan that an earlier call of the same command made."""
+    with suppress(ValueError, OSError):
+        found = read_as(Outline, read_json(place.out / FILE, "anything"), FILE)
+        return found if found.asked == question.hash() else None
+    return None
+
+
+Paces = Mapping[str, Sequence[Pace]]  # by arm, the first one first
+
+
+def measured(question: Question, place: Workplace) -> Paces:
+    """The paces of all arms. The first one has several seeds, so workers are busy and its spread is seen."""
+    (first, *others), start = question.entrants(question.recipe), question.seeds[0] + TUNING
+    runs = [*first.runs(range(start, start + PILOTS)), *(run for one in others for run in one.runs([start]))]
+    jobs = [Job(run.folder, SHORT + LONG, pace_of, (run.recipe, place.data)) for run in runs]
+    arms, found = {run.folder: run.arm for run in runs}, dict[str, list[Pace]]()
+    with Progress("short runs", len(jobs) * (SHORT + LONG), place.quiet) as bar:
+        watch = RunsProgress(bar, len(jobs))
+        for job, pace in run_jobs(jobs, place.out, place.engine, watch):
+            watch.done(arms[job.folder], pace.summary())
+            found.setdefault(arms[job.folder], []).append(pace)
+    return {one.arm: found[one.arm] for one in (first, *others)}
+
+
+def planned_runs(entrants: Sequence[Entrant], seeds: Sequence[int], design: Design) -> list[Planned]:
+    """All runs that a comparison may need. A run that chooses a rate takes as long at any."""
+    runs = [run for one in entrants for budget in design.budgets for run in one.runs(seeds, (), budget)]
+    for place, budget in enumerate(design.budgets if design.rates else ()):
+        count = 2 if place else len(design.rates)
+        runs += [run for one in entrants for run in one.runs([seeds[0] + TUNING], (), budget, "tune") * count]
+    return runs + (entrants[0].runs(seeds, (), design.largest, "null") if design.null else [])
+
+
+def run_seconds(runs: Sequence[Planned], paces: Paces) -> list[float]:
+    """How long each run takes, by the mean pace of its arm."""
+    return [fmean(pace.seconds(run.recipe.train) for pace in paces[run.arm]) for run in runs]
+
+
+def plan_of(asked: str, question: Question, paces: Paces, place: Workplace) -> Outline:
+    """The plan of a question whose recipe and seeds are chosen."""
+    fitted = question.fitted(question.recipe)
+    runs = planned_runs([one.entrant for one in fitted], question.seeds, question.design)
+    workers = min(workers_of(place.engine), len(runs))
+    return Outline(
+        asked=asked,
+        recipe=question.recipe.document(),
+        metric=compared_metric(question.task.metric),
+        seeds=tuple(question.seeds),
+        arms=tuple(arm_of(one, paces[one.entrant.arm][0], question.task) for one in fitted),
+        runs=len(runs),
+        steps=max(run.recipe.train.steps for run in runs),
+        tokens=sum(run.recipe.train.steps * paces[run.arm][0].tokens for run in runs),
+        seconds=START + makespan(run_seconds(runs, paces), workers),
+        bytes=sum(paces[run.arm][0].bytes for run in runs),
+        workers=workers,
+        text=question.task.describe().get("tokens", {}).get("train"),
+        detectable=detects(question, paces),
+    )
+
+
+def arm_of(one: Fitted, pace: Pace, task: Task) -> Arm:
+    """An arm as the plan shows it."""
+    recipe, remarks = one.entrant.recipe, list[str]()
+    if isinstance(recipe.source, ConfigSource):
+        found = adapted_config(recipe, task)
+        remarks = [f"{key} {value} (was {old})" for key, (old, value) in found.changed.items()]
+        remarks += [f"{key} {value:g}" for key, value in found.dropouts.items()]
+    return Arm(one.entrant.arm, pace, one.fit.ffn, one.fit.ratio, tuple(remarks))
+
+
+def detects(question: Question, paces: Paces) -> Outlook | None:
+    """The difference that the seeds detect with 80% power, if longer runs differ as much as the short ones do."""
+    (first, *others), seeds, design = paces, len(question.seeds), question.design
+    found = noise_floor(dict(enumerate(pace.figure for pace in paces[first])))
+    if found is None or not others or seeds < FEWEST:
+        return None
+    return outlook(found, seeds, len(others), looks_of(design, seeds, len(others)) if design.until_decided else None)
