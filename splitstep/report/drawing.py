@@ -5,7 +5,9 @@ A page is one HTML file with its style and its script inside, which loads nothin
 
 import json
 import math
+import os
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from html import escape
@@ -52,11 +54,11 @@ def document_to_page(document: Document) -> str:
 
 
 def document_to_terminal(document: Document) -> str:
-    """The verdict, then the tables, as wide as the terminal."""
+    """The verdict, then the tables, as wide as the terminal. NO_COLOR counts for more than FORCE_COLOR."""
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, force_terminal=sys.stdout.isatty() if os.environ.get("NO_COLOR") else None)
     with console.capture() as captured:  # else rich ends the process on a closed pipe
         if document.verdict:
             console.print(Text(f"{document.verdict.sentence}\n", style="bold"))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from functools import cached_property
-from math import fsum, inf, isfinite
+from math import fsum, inf, isfinite, log
 from typing import Any, NamedTuple, final
 
 import torch
@@ -23,7 +23,14 @@ from .processes import Clock, Processes, Times
 from .update import Captured, choose_mode, choose_precision, make_optimizer, make_update
 from .weights import LocalShard, choose_parallel, gathered, pieces, spread
 
-EXPLODED = 3.0  # a run has diverged if its loss is above this times the first update's, plus one
+EXPLODED = 3.0  # how far the loss may rise before a run has diverged
+
+
+def highest_loss(first: float, task: Task) -> float:
+    """The loss above which a run has diverged, by that of its first update. One that begins with a low loss, such as
+    a run that starts from trained weights, has not diverged before it would have from a uniform guess."""
+    outputs = task.shape.get("labels") or task.shape.get("vocab_size", 1)  # of a model of numbers: 1
+    return EXPLODED * max(first, log(outputs)) + 1
 
 
 class State(NamedTuple):
@@ -40,7 +47,8 @@ class State(NamedTuple):
 
 
 class Diverged(Exception):
-    """The loss or the gradient is not finite, the loss is far above the first update's, or `reason` says what else."""
+    """The loss or the gradient is not finite, the loss is far above what the run began with, or `reason` says what
+    else."""
 
     def __init__(self, step: int, loss: float, gradient_norm: float, reason: str = "") -> None:
         super().__init__(reason or f"the loss is {loss} and the gradient's norm {gradient_norm} at step {step}")
@@ -137,7 +145,7 @@ class Run:
             raise self.fault
         losses = self.state.losses
         loss, first = fsum(losses) / len(losses), losses[0] if self.state.first_loss is None else self.state.first_loss
-        if loss > EXPLODED * first + 1:
+        if loss > highest_loss(first, self.task):
             raise Diverged(self.state.step, loss, self.norm)
         if reason := beyond_diffusion_limit(self.model):
             raise Diverged(self.state.step, loss, self.norm, reason)

@@ -8,6 +8,8 @@ from made_up import comparison, translation, trial
 from markdown_it import MarkdownIt
 from rich.console import Console
 
+from splitstep.report.document import Document
+from splitstep.report.drawing import document_to_terminal
 from splitstep.report.tables import (
     NOT_IN_MARKDOWN,
     ON_PAGES,
@@ -69,6 +71,15 @@ def test_a_terminal_has_groups_once_and_columns_below_each_other() -> None:
     ]
     ends = {len(line) for line in (over, heads, rows[0], rows[1])}
     assert len(ends) == 1  # numbers are set right
+
+
+def test_no_color_counts_for_more_than_force_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    document = Document("title", [TABLE])
+    assert "\x1b" in document_to_terminal(document)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in document_to_terminal(document)
 
 
 def test_markdown_is_the_table_alone_with_lines_side_by_side() -> None:

@@ -35,6 +35,7 @@ from splitstep.training.evaluate import device_name
 from splitstep.training.objective import Learner, UpdateBatch, dropout_seed, prefetched, work_for
 from splitstep.training.processes import Processes
 from splitstep.training.result import Kept
+from splitstep.training.run import highest_loss
 from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
 from splitstep.training.weights import choose_parallel, evaluated_once, spread, with_halves
 
@@ -526,6 +527,12 @@ def test_an_explosion_that_stays_finite(digits: Task, tmp_path: Path) -> None:
     assert (result.status, result.diverged.step) == ("diverged", 5)
     assert result.diverged.loss == pytest.approx(sum(losses) / 5)
     assert all(map(math.isfinite, result.diverged.state_norms))
+
+
+def test_a_low_first_loss_does_not_make_a_run_diverge(digits: Task) -> None:
+    """A run that knows something may forget it; it has diverged if it is far worse than a guess among ten classes."""
+    assert highest_loss(0.01, digits) == highest_loss(1.0, digits) == pytest.approx(3 * math.log(10) + 1)
+    assert highest_loss(5.0, digits) == 16
 
 
 def test_a_validation_that_is_no_number_diverges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
