@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, final
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig
 
 from ..integrate import Event, Field, Observe, Step, advance, integrate
 from ..scheme import Scheme, Substep
 from ..stack import Stack
 from ..support.words import first_line, listed
 from .blocks import Call, Forward, check_chains, exchanged, find_chains, floats, intercepted
+from .calls import SEED, called
 from .decompose import (
     BlockCall,
     ReadBlock,
@@ -36,7 +35,6 @@ from .flow import Flow, FlowRun, Inputs, PassEnded
 from .layout import (
     PLAIN,
     Layout,
-    batch_of,
     is_plain,
     layout_of,
     with_more_examples,
@@ -49,7 +47,7 @@ from .routes import Increments, Routes
 from .sums import distance
 
 RANDOM = "it draws random numbers in each pass: here all passes draw the same, from one seed"
-SEED = 0
+FOLLOWS = 1e-3  # of a change of the output, which may be missed
 NO_LAYOUT = "not [batch, tokens, width], in whatever order of axes"
 FALLBACK = "is read by whole layers: attention and feed-forward could not be told apart"
 
@@ -100,6 +98,7 @@ class ForeignFlow(Flow):
         super().__init__(model, stacks, notes)
         for one in (given, turned(given)):
             last = self.check_output(one)
+        self.check_moved(last)
         self.notes += (*differences(seen), *without_weights(last))
         for note in notes:
             warnings.warn(f"{name}: {note}", stacklevel=3)
@@ -143,9 +142,7 @@ class ForeignFlow(Flow):
             return dict(chains)
         passes = given, with_more_examples(given), with_other_length(given), with_start_moved(given)
         starts, *others = (self.starts_of(chains, one) for one in passes)
-        found = {
-            stack: layout_of(x, batch_of(given), *(one.get(stack) for one in others)) for stack, x in starts.items()
-        }
+        found = {stack: layout_of(x, given, *(one.get(stack) for one in others)) for stack, x in starts.items()}
         self.left_out = [stack for stack, one in found.items() if one is None]
         return {stack: chains[stack]._replace(layout=one) for stack, one in found.items() if one is not None}
 
@@ -172,12 +169,9 @@ class ForeignFlow(Flow):
         return any(distance(one, outputs[0]) > tolerance(one) for one in outputs[1:])
 
     def call(self, inputs: Mapping[str, Any], seed: int = SEED) -> Any:
-        """A pass of the model in evaluation mode, without a cache of keys and values. All draw the same numbers."""
-        named = {"use_cache": False} if "use_cache" in inspect.signature(self.model.forward).parameters else {}
-        with uncached(self.model), one_seed(self.model, seed) as drawn:
-            output = self.model(**{**named, **inputs})
-            self.draws = self.draws or drawn()
-        return output
+        found = called(self.model, inputs, seed)
+        self.draws = self.draws or found.drew
+        return found.output
 
     def watch(
         self, inputs: Mapping[str, Any], chains: Mapping[str, Chain], see: Callable[[str, BlockCall], Any]
@@ -281,12 +275,42 @@ class ForeignFlow(Flow):
             return state_of(self.call(of.inputs))
 
     @torch.no_grad()
+    def check_moved(self, of: ForeignPass) -> None:
+        """Move the state before the first block: the scheme must follow the model there. It does not if blocks hand on
+        more than their state. Large moves may change a choice of experts, which is held; then smaller ones decide."""
+        x, rest = self.embed(of.inputs), state_of(self.call(of.inputs)).double()
+        rounding = (self.ours(x, of) - rest).norm() + torch.finfo(x.dtype).eps / 10 * rest.norm()
+        missed = list[float]()
+        for move in moves(x):
+            own = self.moved(of.inputs, x + move).double()
+            missed.append(float((self.ours(x + move, of) - own).norm() / ((own - rest).norm() + rounding / FOLLOWS)))
+            if missed[-1] <= FOLLOWS:
+                return
+        raise ValueError(
+            f"{self.name}: the blocks {self.main} hand on more than their state: when it moves, {self.scheme} misses "
+            f"{missed[0]:.1%} of how the output changes"
+        )
+
+    def ours(self, x: Tensor, of: ForeignPass) -> Tensor:
+        """What the scheme and what follows it give for this state before the first block."""
+        return self.head(integrate(self.scheme, self.steps, x, of), of)
+
+    def moved(self, inputs: Mapping[str, Any], u: Tensor) -> Tensor:
+        """What the model itself returns if this is the state before its first block."""
+        first = iter([u])
+
+        def block(stack: str, call: BlockCall) -> Any:
+            return call.on(call.own if (x := next(first, None)) is None else call.frame.own(x))
+
+        return state_of(self.watch(inputs, {self.main: self.chains[self.main]}, block))
+
+    @torch.no_grad()
     def check_output(self, inputs: Mapping[str, Any]) -> ForeignPass:
         """A pass of these inputs, in which the scheme and what follows it must give the model's output."""
         own = state_of(self.call(inputs))
         try:
             of = self.context(inputs)
-            error = distance(self.head(integrate(self.scheme, self.steps, self.embed(inputs), of), of), own)
+            error = distance(self.ours(self.embed(inputs), of), own)
         except Exception as error:  # other people's code
             raise ValueError(f"{self.name}: its fields do not run again: {first_line(error)}") from None
         if not error <= tolerance(own):
@@ -309,34 +333,12 @@ def tell(scheme: Scheme, layer: int, step: Step, seen: Increments, context: Fore
     advance(scheme, layer, evaluated, seen.x, context, told, None)
 
 
-@contextmanager
-def one_seed(model: nn.Module, seed: int) -> Iterator[Callable[[], bool]]:
-    """Random numbers are those of one seed, and outside nobody notices. Yields whether some have been drawn."""
-    device = next(model.parameters()).device
-    on_gpu = [torch.cuda.default_generators[device.index]] if device.type == "cuda" else []
-    generators = [torch.default_generator, *on_gpu]
-    outside = [one.get_state() for one in generators]
-    states = [one.manual_seed(seed).get_state() for one in generators]
-    try:
-        yield lambda: any(not one.get_state().equal(x) for one, x in zip(generators, states, strict=True))
-    finally:
-        for one, state in zip(generators, outside, strict=True):
-            one.set_state(state)
-
-
-@contextmanager
-def uncached(model: Any) -> Iterator[None]:
-    """Configs say that there is no cache of keys and values: blocks that write into one cannot be run again."""
-    owned = (getattr(one, "config", None) for one in model.modules())
-    configs = {id(one): one for one in (*owned, model.config.get_text_config()) if isinstance(one, PreTrainedConfig)}
-    before = [(one, vars(one)["use_cache"]) for one in configs.values() if "use_cache" in vars(one)]
-    for config, _ in before:
-        config.use_cache = False
-    try:
-        yield
-    finally:
-        for config, value in before:
-            config.use_cache = value
+def moves(x: Tensor) -> list[Tensor]:
+    """Ways to move a state [batch, tokens, width]: everywhere, and less and less in one token."""
+    noise = x.std() * torch.randn(x.shape, generator=torch.Generator().manual_seed(1)).to(x)
+    token = torch.zeros_like(x)
+    token[0, 0] = noise[0, 0]
+    return [1e-2 * noise, 1e-3 * token, 1e-4 * token]
 
 
 def kept(layers: list[ReadBlock], one: ReadBlock) -> Any:

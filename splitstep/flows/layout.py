@@ -109,19 +109,23 @@ def with_start_moved(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {name: x if name.endswith("mask") else other(x) for name, x in inputs.items()}
 
 
-def layout_of(x: Tensor, batch: int, more: Tensor | None, other: Tensor | None, moved: Tensor | None) -> Layout | None:
-    """The layout of a state, from what it is with one more example, with inputs of another length, and with another
-    start of each input, which matters to a model that takes no other length. What no input tells is in this order:
-    batch, tokens, width. None if the state is not that in any order."""
+def layout_of(
+    x: Tensor, inputs: Mapping[str, Any], more: Tensor | None, other: Tensor | None, moved: Tensor | None
+) -> Layout | None:
+    """The layout of a state in a pass of these inputs, from what it is with one more example, with inputs of another
+    length, and with another start of each input, which matters to a model that takes no other length. What no input
+    tells is in this order: batch, tokens, width. None if the state is not that in any order: only texts may have a
+    width of several axes, which are streams; of other inputs not all axes are known."""
     batches = grown(x, more)
     lengths = grown(x, other) or [i for i in partly_moved(x, moved) if i not in batches]
-    if len(batches) != 1 or x.shape[batches[0]] != batch or batches[0] in lengths:
+    if len(batches) != 1 or x.shape[batches[0]] != batch_of(inputs) or batches[0] in lengths:
         return None
     rest = [i for i in range(x.dim()) if i not in batches]
     if not lengths and len(rest) == 2:
         lengths = rest[:1]
     width = tuple(i for i in rest if i not in lengths)
-    return Layout(batches[0], tuple(lengths), width) if lengths and width else None
+    known = len(width) == 1 or (width and any(name.endswith("input_ids") for name in inputs))
+    return Layout(batches[0], tuple(lengths), width) if lengths and known else None
 
 
 def grown(x: Tensor, other: Tensor | None) -> list[int]:

@@ -144,6 +144,27 @@ class AllStates(Ordered):
         return self.head(torch.stack(states).mean(0))
 
 
+class Handing(Block):
+    """A block that hands on a second state, made from the first."""
+
+    def forward(self, x: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        x = x + self.attention(self.norms[0](x)) + 0.1 * other
+        return x, other + self.down(self.up(self.norms[1](x)).relu())
+
+
+class TwoStates(Ordered):
+    """A model of two states, of which each changes the other."""
+
+    def __init__(self) -> None:
+        super().__init__(block=Handing)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = other = self.table(input_ids)
+        for block in self.blocks:
+            x, other = block(x, other.clone())
+        return self.head(x)
+
+
 class Gone(Ordered):
     """A model without numbers."""
 
@@ -156,6 +177,7 @@ class Gone(Ordered):
     [
         (Counting, r"Counting is not a function: run twice on one input, its output differs by \d+\.\d%"),
         (AllStates, r"AllStates: the blocks blocks, A F, and what follows them do not give its output: it reads .*"),
+        (TwoStates, r"TwoStates: the blocks blocks hand on more than their state: when it moves, A =C misses \d+\.\d% of .*"),
         (Gone, "Gone gives numbers that are not finite, so nothing can be compared with them"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The table of architectures in docs/guide/inspect.md: `python tests/helpers/zoo_table.py` writes what the zoo's tests check."""
+"""The table of architectures in docs/guide/inspect.md, written from the zoo: `python tests/helpers/zoo_table.py`."""
 
 from pathlib import Path
 
