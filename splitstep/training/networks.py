@@ -121,7 +121,7 @@ def beyond_diffusion_limit(model: SplitstepModel) -> str:
 
 
 FREE = frozenset({
-    "format", "matched", "dropout", "attention_dropout", "activation_dropout", "init", "init_std", "letters",
+    "format", "matched", "sources", "dropout", "attention_dropout", "activation_dropout", "init", "init_std", "letters",
     "max_positions", "pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id", "use_cache", "pool",
     "label_smoothing", "head_start", "next_sentence_labels",
 })  # fmt: skip  # config entries that may differ: the weights mean the same under either value, or letters say it

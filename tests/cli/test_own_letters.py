@@ -121,6 +121,40 @@ def test_a_twin_and_another_scheme_keep_the_sources_that_they_need(defined: None
     assert type(other)(**{**other.to_dict(), "scheme": "A F"}).sources is None
 
 
+OPTIONS = """
+from __future__ import annotations
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Rate:
+    rate: float = 1.0
+
+"""
+
+
+def test_options_of_a_file_are_checked_and_kept(
+    my: Path, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    my.write_text(OPTIONS + FILE.replace("backwards=False", "backwards=False, options=Rate"))
+    words = ["train", "digits", "scheme=A F G", *SHORT, "--letters", my]
+    assert 'has no option "rat"; did you mean "rate"?' in refusal(capsys, *words, "model.letters.G.rat=2")
+    call(capsys, *words, "model.letters.G.rate=2", "--out", tmp_path / "run")
+    model = tmp_path / "run" / "model"
+    assert json.loads((model / "config.json").read_text())["letters"]["G"] == {"rate": 2.0}
+    assert ss.load(model).model.config.options_of("G").rate == 2
+    without_letters(monkeypatch)
+    with pytest.raises(ValueError, match=r"letter G was defined in my.py .*: add --letters my.py"):
+        ss.load(model)
+
+
+def test_a_run_starts_from_weights_with_letters(my: Path, tmp_path: Path, capsys: Any) -> None:
+    words = ["train", "digits", *SHORT, "--letters", my]
+    call(capsys, *words, "scheme=A F G", "--out", tmp_path / "one")
+    call(capsys, *words, "scheme=A F G", f"start={tmp_path}/one", "--out", tmp_path / "two")
+    line = refusal(capsys, *words, "scheme=A F", f"start={tmp_path}/one", "--out", tmp_path / "three")
+    assert "sources" not in line
+
+
 def test_the_last_definition_of_a_letter_counts(my: Path, defined: None) -> None:
     before, loaded = LETTERS["G"], own_letters.SOURCES["G"]
     read_letters([my])
