@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [  # noqa: F405
-    "SCHEMES", "TABLEAUX", "CausalConfig", "Event", "Field", "ImageConfig", "MaskedConfig", "Scheme", "SequenceConfig",
-    "Site", "SplitstepCausalModel", "SplitstepForCausalLM", "SplitstepForImageClassification", "SplitstepForMaskedLM",
-    "SplitstepForSequenceClassification", "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel",
-    "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel", "Stack", "Step", "Tableau",
-    "TranslationConfig", "VectorsConfig", "__version__", "ablate", "approximate", "arms", "average", "compare",
-    "compare_distil", "compare_glue", "compose", "converge", "cost", "decoder", "distil", "evaluate", "flows",
-    "generate", "inspect", "integrate", "letter", "load", "observe", "opening", "predict", "refine", "scheme", "train",
-    "translate", "twin", "uniform", "unshare", "with_diffusion", "with_projections", "with_tableau",
-    "without_residuals",
+    "SCHEMES", "TABLEAUX", "BlockConfig", "CausalConfig", "Event", "Field", "ImageConfig", "MaskedConfig", "Scheme",
+    "SequenceConfig", "Site", "SplitstepBlockForCausalLM", "SplitstepCausalModel", "SplitstepForCausalLM",
+    "SplitstepForImageClassification", "SplitstepForMaskedLM", "SplitstepForSequenceClassification",
+    "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel", "SplitstepSequenceModel",
+    "SplitstepTranslationModel", "SplitstepVectorsModel", "Stack", "Step", "Tableau", "TranslationConfig",
+    "VectorsConfig", "__version__", "ablate", "approximate", "arms", "average", "compare", "compare_distil",
+    "compare_glue", "compose", "converge", "cost", "decoder", "distil", "evaluate", "flows", "generate", "inspect",
+    "integrate", "letter", "load", "observe", "opening", "predict", "refine", "scheme", "train", "translate", "twin",
+    "uniform", "unshare", "with_diffusion", "with_projections", "with_tableau", "without_residuals",
 ]  # fmt: skip
 DOORS = {
     "compare": ("compare",),

@@ -31,10 +31,12 @@ from ..support.words import first_line
 from .base import draw, refuse_mismatch, refuse_pickles
 from .body import Embedding, norm_of, sinusoid_table
 from .causal import kept
+from .config import write_classes
 from .inputs import Text
 from .outputs import read_tokens
 
 Block = Callable[..., Any]
+AUTO = "AutoModelForCausalLM"  # which makes and loads such models
 TRUSTED: set[str] = set()  # hashes of the sources that may run in this process
 
 
@@ -111,6 +113,15 @@ class BlockConfig(PreTrainedConfig):
     def __post_init__(self, **kwargs: Any) -> None:
         super().__post_init__(**kwargs)
         self.tie_word_embeddings = self.around.tie_word_embeddings
+
+    def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> None:
+        """Write config.json, and the file by which programs that have not imported splitstep find its classes."""
+        write_classes(self, {"AutoConfig": BlockConfig, AUTO: SplitstepBlockForCausalLM}, save_directory)
+        super().save_pretrained(save_directory, push_to_hub, **kwargs)
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
+        """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
 
     @property
     def source(self) -> BlockSource:
@@ -219,6 +230,10 @@ class SplitstepBlockForCausalLM(PreTrainedModel, GenerationMixin):
         x = kept(self.states(input_ids, attention_mask, inputs_embeds), logits_to_keep)
         logits, loss = read_tokens(self.head, x, labels, num_items_in_batch, ahead=True)
         return CausalLMOutput(loss, logits)  # pyright: ignore[reportArgumentType]
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = AUTO) -> None:
+        """Do nothing, as for the config."""
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:

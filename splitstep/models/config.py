@@ -7,7 +7,7 @@ would copy the source of every class that is involved. It need not: the small fi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import fields
 from itertools import chain
@@ -71,11 +71,8 @@ class SplitstepConfig(Shape, PreTrainedConfig):
 
     def save_pretrained(self, save_directory: Any, push_to_hub: bool = False, **kwargs: Any) -> None:
         """Write config.json, and the file by which programs that have not imported splitstep find its classes."""
-        if made := made_from(type(self)):
-            self.auto_map = {auto: f"{CLASSES_FILE.stem}.{one.__name__}" for auto, one in made.items()}
+        write_classes(self, made_from(type(self)), save_directory)
         super().save_pretrained(save_directory, push_to_hub, **kwargs)
-        if made:
-            (Path(save_directory) / CLASSES_FILE).write_text(classes_source(made.values()), encoding="utf-8")
 
     @classmethod
     def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
@@ -142,6 +139,14 @@ def made_from(config: type) -> dict[str, type]:
     """The Auto classes, by name, that make something of this config, and what; none if it belongs to no kind."""
     found = (kind.made_by() for kind in KINDS.known.values() if kind.config is config)
     return {auto.__name__: made for auto, made in next(found, {}).items()}
+
+
+def write_classes(config: Any, made: Mapping[str, type], folder: Any) -> None:
+    """Write the small file that names the classes of a model by Auto class, if there are any, and tell config.json."""
+    if made:
+        config.auto_map = {auto: f"{CLASSES_FILE.stem}.{one.__name__}" for auto, one in made.items()}
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / CLASSES_FILE).write_text(classes_source(made.values()), encoding="utf-8")
 
 
 def classes_source(made: Iterable[type]) -> str:

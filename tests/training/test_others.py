@@ -1,7 +1,10 @@
 """Networks of others in a run: they train, are saved and load like ours, and what does not fit is refused in a line."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -168,6 +171,27 @@ def test_code_of_a_model_runs_only_if_somebody_says_so(recipe: Callable[..., Rec
     with pytest.raises(ValueError, match="read that code, and if you trust it, add --trust-remote-code"):
         open_model(tmp_path / "run")
     assert type(open_model(tmp_path / "run", trust_remote_code=True).model) is SplitstepBlockForCausalLM
+
+
+ELSEWHERE = """
+import torch
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained({0!r}, trust_remote_code=True)
+assert torch.equal(model(input_ids=torch.arange(20)[None]).logits, torch.load({0!r} + "/logits.pt"))
+"""
+
+
+def test_a_program_that_knows_transformers_alone_opens_the_model(recipe: Callable[..., Recipe], tmp_path: Path) -> None:
+    asked = recipe(network("block", write_block(tmp_path)))
+    folder = tmp_path / "model"
+    model = maker(asked, asked.load_task())().eval()
+    model.save_pretrained(folder)
+    torch.save(model(input_ids=torch.arange(20)[None]).logits, folder / "logits.pt")
+    caches = {"SPLITSTEP_CACHE": str(tmp_path / "other"), "HF_MODULES_CACHE": str(tmp_path / "modules")}
+    told = [sys.executable, "-c", ELSEWHERE.format(str(folder))]
+    done = subprocess.run(told, env={**os.environ, **caches}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 REFUSED = {
