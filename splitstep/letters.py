@@ -202,7 +202,7 @@ LETTERS: Registry[Letter] = Registry(
         ),
         "V": Letter(
             "convolution", "#17818f", field="splitstep.fields.convolution:Convolution", documents=True, mixes=True,
-            state="last inputs", options=ConvolutionOptions, check=check_window,
+            state="last inputs", options=ConvolutionOptions, check=check_window,  # caches keep all, to be cropped
         ),
         "D": Letter(
             "diffusion", "#7a4fb0", field="splitstep.fields.diffusion:diffusion",

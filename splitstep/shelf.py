@@ -107,6 +107,11 @@ SHELF: dict[str, Modification] = {
     "no-bias": Modification("no biases in matrices", PALM, {"model.bias": False}),
     "parallel": Modification("attention and feed-forward side by side", PALM, row("parallel")),
     "macaron": Modification("half a feed-forward before and half after attention", PARTICLES, row("macaron")),
+    "conformer": Modification(
+        "a gated convolution after attention, between the halves of a feed-forward",
+        Paper("2005.08100", "Conformer: Convolution-augmented Transformer for Speech Recognition", 2020),
+        row("conformer"),
+    ),
     "F A": Modification("the feed-forward network before attention", REORDERED, row("reverse-lie")),
     "midpoint": Modification("each layer by the midpoint rule", ODE, row("midpoint"), costs_flops=True),
     "heun": Modification("each layer by Heun's method", ODE, row("heun"), costs_flops=True),

@@ -152,5 +152,5 @@ def test_arms_that_see_the_future_are_refused(recipe: Callable[..., Recipe], tmp
 
 
 def test_a_row_of_the_shelf_is_the_scheme_of_its_name() -> None:
-    for name in ("parallel", "macaron", "midpoint", "heun", "rk4"):
+    for name in ("parallel", "macaron", "conformer", "midpoint", "heun", "rk4"):
         assert SHELF[name].entries == {"scheme": str(scheme(name))}
