@@ -184,13 +184,15 @@ class SelfAttention(Attention):
         self.qkv = QueriesKeysValues(spec.width, self.sizes, spec.bias, options.bias_start)
         self.out = nn.Linear(queries, spec.width, spec.bias)
         self.has_norms = options.qk_norm != "none"
-        self.q_norm, self.k_norm = (norm(options.qk_norm, self.size) for _ in range(2))
+        self.q_norm: Any = norm(options.qk_norm, self.size)
+        self.k_norm: Any = norm(options.qk_norm, self.size)
 
     def normed(self, qkv: Tensor) -> Tensor:
-        """Queries, keys and values, with the norms of each head's queries and keys."""
+        """Queries, keys and values, with the norms of each head's queries and keys, worked out in the type of the
+        norms' weights."""
         q, k, v = qkv.split(self.sizes, -1)
-        pairs = ((self.q_norm, q), (self.k_norm, k))
-        q, k = (one(y.unflatten(-1, (-1, self.size))).flatten(-2) for one, y in pairs)
+        heads = ((one, y.unflatten(-1, (-1, self.size))) for one, y in ((self.q_norm, q), (self.k_norm, k)))
+        q, k = (one(y.to(one.weight.dtype)).to(v.dtype).flatten(-2) for one, y in heads)
         return torch.cat((q, k, v), -1)
 
     def pairing(self, x: Tensor, context: Context) -> Pairing:

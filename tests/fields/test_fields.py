@@ -99,6 +99,12 @@ def test_queries_and_keys_have_norms_of_their_own_before_they_are_turned(kind: A
         torch.testing.assert_close(field(0.0, x, context), bare(0.0, x, context), **EXACT)
 
 
+def test_norms_of_queries_and_keys_keep_the_type_of_products() -> None:
+    field, x = self_attention(options=AttentionOptions(qk_norm="rms")).float(), normal(B, T, D).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert {one.dtype for one in field.pairing(x, Context())[:3]} == {torch.bfloat16}
+
+
 def test_cross_attention_reads_the_memory() -> None:
     field, x, memory = fresh(CrossAttention(spec(D, heads=HEADS))), normal(B, T, D), normal(B, S, D, seed=5)
     mask = torch.tensor([[True] * S, [True, True, False, False]])
