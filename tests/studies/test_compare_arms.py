@@ -149,3 +149,16 @@ def test_the_run_folder_holds_the_source_of_a_block(own: list[str]) -> None:
     source = RunDirectory(folder).recipe().source
     assert source is not None
     assert getattr(source, "text", "") == GOOD
+
+
+@pytest.mark.usefixtures("inline", "own")
+def test_from_python_a_comparison_is_one_call() -> None:
+    import splitstep as ss
+
+    found = ss.compare(*SIZES, text="my.txt", arms=["lie", "swiglu"], seeds=3, out="out")  # pyright: ignore
+    assert isinstance(found, Comparison)
+    assert found.verdict is not None
+    assert len(found.frame()) == 6
+    assert found.plot("Lead over lie").axes
+    plan = ss.compare(*SIZES, text="my.txt", arms=["lie", "swiglu"], seeds=3, out="out", plan=True)  # pyright: ignore
+    assert [one.name for one in plan.arms] == ["lie", "swiglu"]  # pyright: ignore
