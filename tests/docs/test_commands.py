@@ -11,8 +11,9 @@ import pytest
 from inline import here
 from PIL import Image
 
-from splitstep import cli
+from splitstep import cli, own_letters
 from splitstep.experiments import running
+from splitstep.letters import LETTERS
 
 ROOT = Path(__file__).parents[2]
 FILES = ["README.md", "CONTRIBUTING.md", *sorted(str(file.relative_to(ROOT)) for file in ROOT.glob("docs/**/*.md"))]
@@ -138,6 +139,9 @@ def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: 
     """In order, in a folder of their own; Python of the README runs between them. Runs of a comparison are made in this
     process: those of `make demo` have workers in tests/cli."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(LETTERS, "given", {})
+    monkeypatch.setattr(own_letters, "SOURCES", {})
+    Path("my.py").write_text((ROOT / "tests" / "helpers" / "my_letter.py").read_text())
     monkeypatch.setattr(running, "open_engine", here)
     for name in ("my.en", "my.de"):
         lines = [f"{word} {other} {i}" for i in range(20) for word in ("red", "blue") for other in (name, "house")]
