@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 EXAMPLES, LONGEST = 3, 256  # of the texts on which a model is tried
-MOVED = 0.05  # the standard deviation of what is added to weights
+MOVED, LEAST = 0.3, 0.02  # what is added to weights, as a share of their standard deviation; and at least
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3}  # of a change, as a share of the largest logit
 
 
@@ -49,7 +49,8 @@ def leaks(model: Any, length: int) -> list[Leak]:
     weight = next(model.parameters())
     random = torch.Generator().manual_seed(0)
     for p in model.parameters():
-        p += MOVED * torch.randn(p.shape, generator=random, dtype=p.dtype).to(p.device)
+        size = max(MOVED * float(p.std(correction=0)), LEAST)
+        p += size * torch.randn(p.shape, generator=random, dtype=p.dtype).to(p.device)
     tokens = torch.randint(model.config.vocab_size, (2, EXAMPLES, length), generator=random)
     first, second = tokens[0], (tokens[0] + 1 + tokens[1] % (model.config.vocab_size - 1)) % model.config.vocab_size
     found = list[Leak]()
