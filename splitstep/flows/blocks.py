@@ -74,7 +74,10 @@ def calls_of(model: nn.Module, run: Callable[[], Any]) -> list[Call]:
     return calls
 
 
-def find_chains(model: nn.Module, run: Callable[[], Any]) -> dict[str, list[Call]]:
+Chains = dict[str, list[Call]]
+
+
+def find_chains(model: nn.Module, run: Callable[[], Any]) -> Chains:
     """The outermost chains of at least two calls, by the name of the first module's list, in the order of running."""
     names = {module: name for name, module in model.named_modules()}
     groups: dict[Any, list[Call]] = {}
@@ -85,11 +88,16 @@ def find_chains(model: nn.Module, run: Callable[[], Any]) -> dict[str, list[Call
     callers = [{id(one) for call in chain for one in call.callers} for chain in chains]
     inner = [any(own & other for other in members) for own in callers]
     outer = [chain for chain, is_inner in zip(chains, inner, strict=True) if not is_inner]
-    found: dict[str, list[Call]] = {}
+    found: Chains = {}
     for chain in sorted(outer, key=lambda chain: chain[-1].order):
         name = list_name(names[chain[0].module])
         found[name if name not in found else f"{name}_{len(found)}"] = chain
-    return {name: chain for name, chain in found.items() if any(followed(chain))} or found
+    return found
+
+
+def following(chains: Chains) -> Chains:
+    """The chains in which some block follows another; all, if there is none, so that one hears of them."""
+    return {name: chain for name, chain in chains.items() if any(followed(chain))} or chains
 
 
 def followed(calls: Sequence[Call]) -> list[bool]:

@@ -16,7 +16,7 @@ from ..integrate import Event, Field, Observe, Step, advance, integrate
 from ..scheme import Scheme, Substep
 from ..stack import Stack
 from ..support.words import first_line, listed
-from .blocks import Call, Forward, check_chains, exchanged, find_chains, floats, intercepted
+from .blocks import Call, Forward, check_chains, exchanged, find_chains, floats, following, intercepted
 from .calls import SEED, called
 from .decompose import (
     BlockCall,
@@ -48,7 +48,8 @@ from .sums import distance
 
 RANDOM = "it draws random numbers in each pass: here all passes draw the same, from one seed"
 FOLLOWS = 1e-3  # of a change of the output, which may be missed
-NO_LAYOUT = "not [batch, tokens, width], in whatever order of axes"
+NO_LAYOUT = "states are not [batch, tokens, width], in whatever order of axes"
+NO_CHAIN = "blocks do not follow one another"
 FALLBACK = "is read by whole layers: attention and feed-forward could not be told apart"
 
 
@@ -84,11 +85,11 @@ class ForeignFlow(Flow):
 
     def __init__(self, model: nn.Module, example: Inputs, name: str) -> None:
         self.model, self.name, self.routes, self.draws = model, name, Routes(), False
-        self.left_out: list[str] = []  # stacks
+        self.left_out: dict[str, str] = {}  # stacks, and why
         given = as_inputs(model, example)
         chains, seen = self.traced(given)
         stacks, notes = dict[str, Stack](), [RANDOM] if self.is_random(given) else list[str]()
-        notes += [f"{stack} is left out: its states are {NO_LAYOUT}" for stack in self.left_out]
+        notes += [f"{stack} is left out: its {why}" for stack, why in self.left_out.items()]
         self.chains = dict[str, Chain]()
         for stack, layers in seen.items():
             readings, scheme, note = agreed(stack, layers)
@@ -111,7 +112,8 @@ class ForeignFlow(Flow):
                 f"{self.name} is not a function: run twice on one input, its output differs by {error:.1%}"
             )
         if not chains and self.left_out:
-            raise ValueError(f"{self.name}: the states of {listed(self.left_out)} are {NO_LAYOUT}")
+            stack, why = next(iter(self.left_out.items()))
+            raise ValueError(f"{self.name}: {stack} cannot be looked at: its {why}")
         if not (seen := with_residuals(seen)):
             raise ValueError(
                 f"{self.name} is not a Transformer: it has no repeated blocks with a residual connection around them"
@@ -122,12 +124,14 @@ class ForeignFlow(Flow):
         """Find the blocks in one pass, and read them in another; and how far the outputs of both are apart."""
         outputs = list[Any]()
         try:
-            calls = find_chains(self.model, lambda: outputs.append(self.call(given)))
+            chains = find_chains(self.model, lambda: outputs.append(self.call(given)))
         except Exception as error:  # other people's code
             raise ValueError(f"{self.name} does not take these inputs: {first_line(error)}") from None
         if not state_of(outputs[0]).isfinite().all():
             raise ValueError(f"{self.name} gives numbers that are not finite, so nothing can be compared with them")
-        check_chains(self.name, calls)
+        check_chains(self.name, calls := following(chains))
+        dropped = [name for name in chains if name not in calls and any(chains[name][0].module.children())]
+        self.left_out = dict.fromkeys(dropped, NO_CHAIN)
         chains = self.laid_out({stack: chain_of(own) for stack, own in calls.items()}, given)
         seen: dict[str, list[ReadBlock]] = {stack: [] for stack in chains}
         outputs.append(self.watch(given, chains, lambda stack, call: kept(seen[stack], take_apart(call))))
@@ -143,7 +147,7 @@ class ForeignFlow(Flow):
         passes = given, with_more_examples(given), with_other_length(given), with_start_moved(given)
         starts, *others = (self.starts_of(chains, one) for one in passes)
         found = {stack: layout_of(x, given, *(one.get(stack) for one in others)) for stack, x in starts.items()}
-        self.left_out = [stack for stack, one in found.items() if one is None]
+        self.left_out |= {stack: NO_LAYOUT for stack, one in found.items() if one is None}
         return {stack: chains[stack]._replace(layout=one) for stack, one in found.items() if one is not None}
 
     def starts_of(self, chains: Mapping[str, Chain], given: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ from torch import nn
 
 from ..models import SplitstepModel
 from ..models.base import all_stacks
-from .blocks import Call, check_chains, find_chains, list_name
+from .blocks import Call, check_chains, find_chains, following, list_name
 from .examples import made_up
 
 COUNTS = ("num_hidden_layers", "layers")  # what configs call the number of layers; the first is transformers' own name
@@ -30,7 +30,7 @@ def block_calls(model: Any, name: str) -> list[Call]:
     training = model.training
     model.eval()
     try:
-        chains = find_chains(model, lambda: model(**made_up(model, name), use_cache=False))
+        chains = following(find_chains(model, lambda: model(**made_up(model, name), use_cache=False)))
     finally:
         model.train(training)
     if not chains:

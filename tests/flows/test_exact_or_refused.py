@@ -152,6 +152,29 @@ class Handing(Block):
         return x, other + self.down(self.up(self.norms[1](x)).relu())
 
 
+class Interrupted(Ordered):
+    """A model with an encoder whose blocks are called with something in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.early = nn.ModuleList(Block((0, 1, 2)) for _ in range(2))
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        x = self.table(input_ids)
+        for block in self.early:
+            x = block(x.tanh())
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def test_a_stack_that_is_no_chain_is_left_out_aloud() -> None:
+    model = Interrupted().eval()
+    with pytest.warns(UserWarning, match="Interrupted: early is left out: its blocks do not follow one another"):
+        flow = load(model, {"input_ids": IDS})
+    assert list(flow.stacks) == ["blocks"]
+
+
 class TwoStates(Ordered):
     """A model of two states, of which each changes the other."""
 
@@ -177,7 +200,10 @@ class Gone(Ordered):
     [
         (Counting, r"Counting is not a function: run twice on one input, its output differs by \d+\.\d%"),
         (AllStates, r"AllStates: the blocks blocks, A F, and what follows them do not give its output: it reads .*"),
-        (TwoStates, r"TwoStates: the blocks blocks hand on more than their state: when it moves, A =C misses \d+\.\d% of .*"),
+        (
+            TwoStates,
+            r"TwoStates: the blocks blocks hand on more than their state: when it moves, A =C misses \d+\.\d% of .*",
+        ),
         (Gone, "Gone gives numbers that are not finite, so nothing can be compared with them"),
     ],
 )

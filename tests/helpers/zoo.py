@@ -184,7 +184,7 @@ OTHERS: dict[str, tuple[str, str]] = {
 REFUSED: dict[str, tuple[str, str]] = {
     "FlaubertWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
     "HrmTextForCausalLM": ("do not follow one another", "two stacks take turns, and each adds to the other's state"),
-    "PixtralVisionModel": ("are not", "the patches of all images are one list"),
+    "PixtralVisionModel": ("its states are not", "the patches of all images are one list"),
     "ReformerModelWithLMHead": (r"the state changes by \d+\.\d% between", "its blocks change two streams in turn"),
     "XLMWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
     "YolosForObjectDetection": ("do not follow one another", "it adds positions to the state between two blocks"),
