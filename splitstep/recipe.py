@@ -16,7 +16,7 @@ import yaml
 from .options import FORMAT_1, TrainOptions, check_int64, converted, errors_at, read_options
 from .own_letters import sources_of
 from .recipes import find_recipe, read_about
-from .schemes import name_of, scheme
+from .schemes import SchemeEntry, label
 from .shape import shape_of
 from .sources import BlockSource, ConfigSource, checked_block, checked_config, read_block, read_config
 from .support.documents import Loader, read_yaml
@@ -52,8 +52,8 @@ class Recipe:
     cost; with `match: none` it is the scheme's own shape."""
 
     task: str
-    scheme: str = "lie"
-    reference: str = "lie"
+    scheme: SchemeEntry = SchemeEntry()  # noqa: RUF009  # a descriptor
+    reference: SchemeEntry = SchemeEntry()  # noqa: RUF009  # a descriptor
     match: Literal["parameters", "flops", "none"] = "parameters"
     data: Mapping[str, Any] = field(default_factory=dict)
     model: Mapping[str, Any] = field(default_factory=dict)
@@ -71,9 +71,7 @@ class Recipe:
 
             for name in self.probes:
                 PROBES.find(name)
-        for name in ("scheme", "reference"):  # a row's name and its notation mean the same run
-            object.__setattr__(self, name, str(scheme(getattr(self, name))))
-        fields = (*scheme(self.scheme).fields, *scheme(self.reference).fields)
+        fields = (*self.scheme.fields, *self.reference.fields)
         object.__setattr__(self, "sources", sources_of(fields, self.sources))
 
     @property
@@ -88,7 +86,7 @@ class Recipe:
 
     def document(self) -> dict[str, Any]:
         """The recipe as JSON and YAML store it."""
-        return plain(self)
+        return plain(self) | {name: str(getattr(self, name)) for name in SCHEMES}
 
     def changed(self, entries: Entries, where: str = "the recipe") -> Recipe:
         """The recipe with other entries, such as {"train.lr": 1e-4}; they are checked as those of a file are."""
@@ -131,6 +129,7 @@ def dictated(task: Task) -> dict[str, Any]:
     return {RENAMED.get(key, key): value for key, value in task.shape.items()} | (names if task.labels else {})
 
 
+SCHEMES = ("scheme", "reference")  # a row's name and its notation mean the same run
 SECTIONS, ABOUT = ("data", "model", "train"), "about"
 ABLATE = "ablate"  # a section that `splitstep ablate` reads; it is not part of a run
 OURS = frozenset({"scheme", "format", "matched", "sources"})  # config entries that a recipe's `model` does not take
@@ -147,7 +146,8 @@ def read_recipe(document: Entries, where: str) -> Recipe:
     if "task" not in document:
         raise ValueError(f"{where} names no task: add `task: NAME`, one of {', '.join(TASKS)}")
     given = {key: document[key] for key in hints if key in document and key not in SECTIONS}
-    values = {key: read_as(hints[key], value, f"{where}: {key}") for key, value in given.items()}
+    kinds = hints | dict.fromkeys(SCHEMES, str)
+    values = {key: read_as(kinds[key], value, f"{where}: {key}") for key, value in given.items()}
     with errors_at(where):
         task = TASKS.find(values["task"])
         if isinstance(given := values.get("network"), dict):
@@ -207,7 +207,7 @@ def check_pretrained_network(kind: str, recipe: Recipe, where: str) -> None:
     usual = Recipe(recipe.task)
     for name in ("scheme", "reference", "match"):
         if (given := getattr(recipe, name)) != getattr(usual, name):
-            known = given if name == "match" else name_of(scheme(given)) or given
+            known = given if name == "match" else label(given)
             raise ValueError(
                 f"{where}: {name} is {known}, and a pretrained network is the model that start names, with its own "
                 f"layers: leave {name} out"

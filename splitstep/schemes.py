@@ -56,6 +56,19 @@ def normed(value: Scheme) -> bool:
     return not value.projections or any(value == SCHEMES[name] for name in NORMED)
 
 
+class SchemeEntry:
+    """An entry of a record that is a scheme: its text is read when it is given, and nowhere else."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, record: object | None, owner: type | None = None) -> Scheme:
+        return SCHEMES["lie"] if record is None else vars(record)[self.name]
+
+    def __set__(self, record: object, value: str | Scheme) -> None:
+        vars(record)[self.name] = scheme(value)
+
+
 def name_of(value: Scheme) -> str | None:
     """The name of the row that is this scheme, if there is one; packages that add rows are not imported for it."""
     return next((name for name, row in SCHEMES.known.items() if row == value), None)

@@ -13,7 +13,7 @@ from .letters import LETTERS, NormAt, Place, letter_of
 from .options import complete, options_of
 from .own_letters import sources_of
 from .scheme import Scheme, decoder
-from .schemes import normed, scheme
+from .schemes import SchemeEntry, normed
 from .support.registry import Registry
 from .support.typed import read_as, suits
 from .support.words import counted, nearest
@@ -98,7 +98,7 @@ class Shape:
     depths: ClassVar[tuple[str, ...]] = ("layers",)  # the entries that count the layers of each stack, in order
 
     format: int = FORMAT
-    scheme: str = "A F"
+    scheme: SchemeEntry = SchemeEntry()  # noqa: RUF009  # a descriptor
     step: Number = 1.0
     substeps: int = 1
     layers: int = 6
@@ -136,10 +136,11 @@ class Shape:
         return {name: kind for c in reversed(ours) for name, kind in c.items() if get_origin(kind) is not ClassVar}
 
     def check(self) -> None:
-        """Refuse wrong entries; bring the scheme to its canonical text."""
+        """Refuse wrong entries."""
         self.check_format()
-        self.scheme = str(scheme(self.scheme))
         for name, kind in self.entries().items():
+            if kind is SchemeEntry:
+                continue
             read_as(kind, value := getattr(self, name), name)
             for one in value if isinstance(value, list) else [value]:
                 check_number(name, one)
@@ -175,11 +176,11 @@ class Shape:
                 have = ", ".join(f"{key} ({one.title})" for key, one in LETTERS.items() if one.free)
                 yet = f" ({letter.title}), which no model has yet" if letter and not letter.field else ""
                 raise ValueError(
-                    f"The scheme {self.scheme!r} needs a field {name}{yet or ', which this model does not have'}: it "
-                    f"has {have} and the projections N, M, P; a decoder adds C (cross-attention) by itself, and "
+                    f"The scheme {str(self.scheme)!r} needs a field {name}{yet or ', which this model does not have'}: "
+                    f"it has {have} and the projections N, M, P; a decoder adds C (cross-attention) by itself, and "
                     "--letters FILE your own."
                 )
-        halves = feed_forwards(scheme(self.scheme))
+        halves = feed_forwards(self.scheme)
         if isinstance(self.activation, dict) and not names_fields(self.activation, halves):
             raise ValueError(
                 f"activation={self.activation} must name each of the scheme's feed-forward fields: "
@@ -211,7 +212,7 @@ class Shape:
     @property
     def fields(self) -> tuple[str, ...]:
         """Names of the scheme's fields, one for each set of weights."""
-        return scheme(self.scheme).fields
+        return self.scheme.fields
 
     @property
     def reads_documents(self) -> bool:
@@ -224,7 +225,7 @@ class Shape:
 
     def norms_of(self, name: str) -> tuple[bool, bool]:
         """Whether a field has a norm before it, and one after it."""
-        usual = "before" if normed(scheme(self.scheme)) else "none"
+        usual = "before" if normed(self.scheme) else "none"
         where = vars(self.options_of(name)).get("norm_at") or self.norm_at or usual
         return where in ("before", "both"), where in ("after", "both")
 
@@ -254,7 +255,7 @@ class Shape:
 
     def stacks(self) -> list[tuple[Scheme, int]]:
         """The schemes that the network runs, each with its number of layers."""
-        return [(scheme(self.scheme), self.layers)]
+        return [(self.scheme, self.layers)]
 
 
 @dataclass(kw_only=True, repr=False)
@@ -336,8 +337,7 @@ class TranslationShape(TextShape):
         return [False, True]
 
     def stacks(self) -> list[tuple[Scheme, int]]:
-        encoder = scheme(self.scheme)
-        return [(encoder, self.layers), (decoder(encoder), self.decoder_layers)]
+        return [(self.scheme, self.layers), (decoder(self.scheme), self.decoder_layers)]
 
 
 @dataclass(kw_only=True, repr=False)

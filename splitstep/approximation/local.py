@@ -99,7 +99,7 @@ class LocalMap(NamedTuple):
 def weights_of(model: SplitstepVectorsModel) -> Weights:
     """The weights as arrays; a network of another shape is refused."""
     config = model.config
-    shape = (config.scheme, config.layers, config.norm, config.activation, config.substeps, float(config.step))
+    shape = (str(config.scheme), config.layers, config.norm, config.activation, config.substeps, float(config.step))
     if shape != ("A F", 1, "none", "relu", 1, 1.0) or config.kv_heads not in (None, config.heads):
         raise ValueError(
             "Only a network of one layer can be certified: scheme 'A F', layers=1, norm='none', activation='relu'."

@@ -41,7 +41,7 @@ class AblateOptions:
 
 def changed_scheme(change: Callable[[Scheme], Scheme]) -> Callable[[Recipe], Assignments]:
     """An arm that differs in the scheme."""
-    return lambda recipe: {"scheme": str(change(scheme(recipe.scheme)))}
+    return lambda recipe: {"scheme": str(change(recipe.scheme))}
 
 
 ARMS: Registry[Callable[[Recipe], Assignments]] = Registry(
@@ -175,7 +175,7 @@ class Entrant(NamedTuple):
     @property
     def scheme(self) -> str:
         """The scheme; empty for a network that others wrote."""
-        return "" if self.recipe.source else self.recipe.scheme
+        return "" if self.recipe.source else str(self.recipe.scheme)
 
     def runs(self, seeds: Sequence[int], setting: Setting = (), budget: float = 1.0, role: Role = "") -> list[Planned]:
         """A run for every seed. One of the null pair has the batches of its seed, but other weights and dropout."""

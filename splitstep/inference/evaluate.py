@@ -64,7 +64,7 @@ def evaluate_model(
     check_split(made, split)
     model = opened.model.to("cuda" if torch.cuda.is_available() else "cpu")
     found = evaluate(model, made, split, BATCH, torch.float32, progress=evaluated)
-    notation = model.config.scheme if isinstance(model.config, SplitstepConfig) else None
+    notation = str(model.config.scheme) if isinstance(model.config, SplitstepConfig) else None
     return Figures(str(name), task, notation, split, made.metric._asdict(), found)
 
 

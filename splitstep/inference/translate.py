@@ -69,7 +69,7 @@ def translate_split(
     """Translate a held-out split and score it, with the search of the task's options unless `search` is given."""
     search = search or task.search
     found, scores = task.translate(model, split, search, precision, progress)
-    return Translated(task.name, model.config.scheme, split, len(found), search, tuple(scores), tuple(found))
+    return Translated(task.name, str(model.config.scheme), split, len(found), search, tuple(scores), tuple(found))
 
 
 class Translations(NamedTuple):

@@ -78,6 +78,10 @@ class SplitstepConfig(Shape, PreTrainedConfig):
     def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
         """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
 
+    def to_dict(self) -> dict[str, Any]:
+        """The entries for JSON: the scheme as its canonical text."""
+        return super().to_dict() | {"scheme": str(self.scheme)}
+
     def check_entries(self, unknown: dict[str, Any]) -> None:
         """Refuse unknown entries. In a file only misspelt ones: it may hold what a newer transformers wrote."""
         ours = [f.name for f in fields(self)] + list(self.attribute_map)

@@ -182,7 +182,7 @@ def workable_ffn(by: By, reference: SplitstepConfig, nearest: SplitstepConfig, l
 def with_scheme(reference: SplitstepConfig, new: Scheme) -> SplitstepConfig:
     """The reference with another scheme; its widths are still to be chosen."""
     config = deepcopy(reference)
-    config.scheme, config.matched = str(new), None
+    config.scheme, config.matched = new, None
     names = feed_forwards(new)
     if isinstance(config.activation, dict) and not names_fields(config.activation, names):
         if len(kinds := set(config.activation.values())) > 1:

@@ -68,7 +68,7 @@ def replayed(
 
 def with_names(config: SplitstepConfig, new: Scheme, weights: Weights) -> dict[str, Any]:
     """What another scheme changes: feed-forward widths and activations move to the fields' new names."""
-    check_names(scheme_of(config.scheme), new, weights)
+    check_names(config.scheme, new, weights)
     changes = {"scheme": str(new), "ffn": moved_widths(config, new, weights), "matched": None}
     if isinstance(config.activation, dict):
         changes["activation"] = {name: config.activation[weights.get(name, name)] for name in feed_forwards(new)}

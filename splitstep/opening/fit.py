@@ -59,7 +59,7 @@ def with_width(recipe: Recipe, width: int | None) -> Recipe:
 def cost_by_width(recipe: Recipe, by: By, task: Task) -> Callable[[int], int]:
     """The cost of a recipe's network as a function of the width. Of a scheme it is that of the reference's network,
     which the scheme's own has by construction."""
-    plain = recipe if recipe.source else recipe.changed({"scheme": recipe.reference})
+    plain = recipe if recipe.source else recipe.changed({"scheme": str(recipe.reference)})
     return cache(lambda width: cost_of(with_width(plain, width), task).of(by))
 
 

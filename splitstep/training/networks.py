@@ -21,7 +21,7 @@ from ..models.base import all_stacks, refuse_not_finite, refuse_pickles
 from ..models.cost import Cost, cost
 from ..probes import observe
 from ..recipe import NETWORKS, Recipe, dictated
-from ..schemes import name_of, scheme
+from ..schemes import name_of
 from ..stability import beyond_limit, longest_step
 from ..stack import Stack
 from ..support.auto_classes import silent
@@ -58,7 +58,7 @@ def about_scheme(model: SplitstepModel, task: Task) -> NetworkSummary:
     """What the run's result says of a network of a scheme."""
     config = model.config
     return NetworkSummary(
-        SchemeName(name_of(scheme(config.scheme)), config.scheme),
+        SchemeName(name_of(config.scheme), str(config.scheme)),
         cost(config, task.length),
         read_as(Matched | None, config.matched, "matched"),
         Shape(config.layers, config.width, config.ffn, config.step),
@@ -218,7 +218,7 @@ def check_same(there: PreTrainedConfig, here: SplitstepConfig, recipe: Recipe, t
     of_data = [name for name in differ if name in dictated(task)]
     typed = [f'scheme="{value}"' if name == "scheme" else f"model.{name}={value}".replace(" ", "")
              for name, value in differ.items() if name not in of_data]  # fmt: skip
-    schemes = {recipe.reference, recipe.scheme, str(there.scheme)}
+    schemes = {recipe.reference, recipe.scheme, there.scheme}
     typed += ["match=none"] * ("ffn" in differ and len(schemes) > 1)
     remedies = [f"type {' '.join(typed)}"] * bool(typed)
     remedies += [f"{data_of_start(recipe, task)}, which decide its {' and '.join(of_data)}"] * bool(of_data)

@@ -127,7 +127,7 @@ def test_widths_are_a_fraction_then_multiples_of_8_then_neighbours() -> None:
     assert twin(CausalConfig(**(shape | {"layers": 1}), ffn=405), "macaron").ffn == 202
     assert twin(CausalConfig(**(shape | {"layers": 1}), ffn=404), "macaron").ffn == [201, 202]
     back = twin(twin(CausalConfig(**shape, ffn=4096), "macaron"), "lie")
-    assert (back.ffn, back.scheme) == (4096, "A F")
+    assert (back.ffn, back.scheme) == (4096, scheme("A F"))
 
 
 def test_own_weights_of_attention_are_paid_by_the_feed_forward() -> None:
@@ -247,7 +247,7 @@ def test_a_twin_has_equal_parameters_or_there_is_none(reference: SplitstepConfig
         return
     assert abs(cost(other).body - budget) <= 1e-3 * budget
     assert (other.layers, other.step) == (reference.layers, reference.step)
-    assert other.scheme == str(scheme(target))
+    assert other.scheme == scheme(target)
     assert same_otherwise(reference, other)
     assert type(other)(**other.to_dict()).to_dict() == other.to_dict()
 

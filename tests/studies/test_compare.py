@@ -78,11 +78,11 @@ def planned(schemes: str = "lie", sweep: Sequence[str] = (), seeds: Sequence[int
 def test_the_plan_has_every_scheme_with_every_setting_and_seed_in_a_folder_of_its_own() -> None:
     runs = planned("lie,F0/2 A F1/2,A F/2 F/2", ["train.lr=1e-3,3e-3"], range(3))
     assert len(runs) == 3 * 3 * 2 == len({run.folder for run in runs})
-    assert {(r.recipe.scheme, r.recipe.train.lr, r.recipe.train.seed) for r in runs} == {
+    assert {(str(r.recipe.scheme), r.recipe.train.lr, r.recipe.train.seed) for r in runs} == {
         (s, lr, seed) for s in ("A F", "F0/2 A F1/2", "A F/2 F/2") for lr in (1e-3, 3e-3) for seed in range(3)
     }
     assert runs[0].folder == "runs/lie-lr1e-3-seed0"
-    assert all(run.recipe.reference == "A F" for run in runs)
+    assert all(str(run.recipe.reference) == "A F" for run in runs)
     both = planned(sweep=["train.lr=1,2", "train.clip=0,1"])
     assert [(r.recipe.train.lr, r.recipe.train.clip) for r in both] == [(1, 0), (1, 1), (2, 0), (2, 1)]
     decimal = planned(sweep=["train.lr=0.01,1.01"])

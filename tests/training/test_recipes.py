@@ -224,4 +224,4 @@ def test_the_documented_defaults_are_the_defaults() -> None:
     }
 
     [text] = re.findall(r"```yaml\n(.*?)```", page, re.S)
-    assert read_recipe(yaml.safe_load(text), "docs").scheme == "F0/2 A F1/2"
+    assert str(read_recipe(yaml.safe_load(text), "docs").scheme) == "F0/2 A F1/2"

@@ -71,7 +71,9 @@ def ablate(
     trials = list(found.values())
     full = [trial for trial in trials if (trial.arm, trial.setting) == (FULL, setting_of(own[FULL]))]
     measured = outcomes_of(trials, own, task.metric, out)
-    results = [ArmResult(arm, recipes[arm].scheme, dict(changes), *measured[arm]) for arm, changes in chosen.items()]
+    results = [
+        ArmResult(arm, str(recipes[arm].scheme), dict(changes), *measured[arm]) for arm, changes in chosen.items()
+    ]
     return Ablation(
         task=recipe.task,
         metric=task.metric,

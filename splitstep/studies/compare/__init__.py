@@ -12,7 +12,6 @@ from ...experiments.running import Workplace, made_by_runs
 from ...experiments.study import Study
 from ...experiments.trials import RunRecord
 from ...jobs import check_engine
-from ...schemes import scheme
 from ...tasks import Task
 from ...tasks.pairs.translation import Translation
 from ...training import Recipe
@@ -73,7 +72,7 @@ def compare_entrants(
         task=recipe.task,
         metric=metric,
         match=recipe.match,
-        reference=str(scheme(recipe.reference)),
+        reference=str(recipe.reference),
         seeds=tuple(seeds),
         sweep=tuple(sweep),
         rows=tuple(rows),

@@ -38,7 +38,7 @@ def read_arms(texts: Sequence[str], recipe: Recipe, own: Own | None = None) -> l
     check_names(texts, "--arms", "lie,macaron")
     found = list[Arm]()
     for text in texts:
-        based = recipe.changed({"scheme": found[0].entries.get("scheme", recipe.scheme)}) if found else recipe
+        based = recipe.changed({"scheme": found[0].entries.get("scheme", str(recipe.scheme))}) if found else recipe
         found.append(read_arm(text, based, own or {}))
     recipes = {one.name: recipe_of(recipe, one.name, one.entries) for one in found}
     if len(recipes) < len(found):
@@ -56,7 +56,9 @@ def read_arm(text: str, recipe: Recipe, own: Own) -> Arm:
     words = text.split()
     last = next((n for n, word in enumerate(words) if ENTRY.fullmatch(word)), len(words))
     name, more = " ".join(words[:last]), read_assignments(words[last:])
-    base = network_arm(name) or Arm(name, {"scheme": recipe.scheme, **(meaning(name, recipe, own) if name else {})})
+    base = network_arm(name) or Arm(
+        name, {"scheme": str(recipe.scheme), **(meaning(name, recipe, own) if name else {})}
+    )
     shown = f"{base.name} {' '.join(words[last:])}".strip() if more else base.name
     return Arm(shown, {**base.entries, **more})
 
@@ -107,7 +109,7 @@ def modified(name: str, one: Modification, recipe: Recipe) -> Assignments:
     """What a modification changes in a recipe."""
     if one.costs_flops and recipe.match != "flops":
         raise ValueError(f"{name} evaluates networks more than once a step, so it costs more: add --match flops")
-    return {**one.entries, **({"scheme": str(one.change(scheme(recipe.scheme)))} if one.change else {})}
+    return {**one.entries, **({"scheme": str(one.change(recipe.scheme))} if one.change else {})}
 
 
 def typed_as(entries: Assignments) -> str:

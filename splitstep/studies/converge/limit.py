@@ -23,7 +23,6 @@ from ...jobs import check_engine
 from ...models import SplitstepModel
 from ...models.base import all_stacks
 from ...probes.similarity import linear_cka
-from ...schemes import scheme
 from ...support.provenance import Provenance, made_by_study
 from ...support.typed import Figure, Inlined
 from ...tasks import Batch, Metric, Task
@@ -205,7 +204,7 @@ def continuous_limit(
     """Train the networks of all depths and compare them; finished runs in `out` are reused. They are trained without
     dropout, and with the scheme's own shape."""
     check_engine(engine)
-    check_equation(scheme(recipe.scheme))
+    check_equation(recipe.scheme)
     recipe = replace(recipe, match="none", model={**recipe.model, **NO_DROPOUT})
     task = recipe.load_task(data)
     if isinstance(task, Translation):
@@ -213,14 +212,14 @@ def continuous_limit(
     config = recipe.config(task)
     time = config.layers * config.step
     cases = settings(depths, time, modes)
-    runs, out = plan(entrants_of(recipe, [recipe.scheme]), seeds, list(cases)), out.resolve()
+    runs, out = plan(entrants_of(recipe, [str(recipe.scheme)]), seeds, list(cases)), out.resolve()
     Workplace(f"converge {recipe.task}", out, data, engine, quiet).execute(runs, {"": task})
     look = Look(task, tuple(chosen_batches(task, EXAMPLES)), math.gcd(*depths))
     measured = [one for run in runs for one in measure(run, Network(*cases[run.setting], run.seed), out, look, depths)]
     gaps = [gap for seed in seeds for kind in KINDS for gap in gaps_of(measured, kind, seed)]
     networks = sorted((one.network for one in measured), key=lambda n: (KINDS.index(n.kind), n.seed, n.depth))
     return ContinuousLimit(
-        task=recipe.task, metric=task.metric, scheme=recipe.scheme, time=time, depths=tuple(depths),
+        task=recipe.task, metric=task.metric, scheme=str(recipe.scheme), time=time, depths=tuple(depths),
         seeds=tuple(seeds), modes=modes, shared_times=tuple(i * time / look.times for i in range(look.times + 1)),
         examples=sum(len(batch["labels"]) for batch in look.batches), networks=tuple(networks), gaps=tuple(gaps),
         trends=tuple(trends_of(networks, gaps)), **pinned_problem(),

@@ -141,7 +141,7 @@ def planned(task: str, body: Body, kind: Kind, changes: Sequence[str], setting: 
     recipe = recipe_of(task, body, kind, [*changes, *setting, f"train.seed={seed}"])
     row = [task, file_name(f"={body.name}"), *(["scratch"] if kind == "scratch" else []), *map(file_name, setting)]
     folder = f"runs/{'-'.join(row)}-seed{body.seed}-{k}"
-    return Planned(recipe.scheme, setting, seed, recipe, folder, arm=body.name, block=task)
+    return Planned(str(recipe.scheme), setting, seed, recipe, folder, arm=body.name, block=task)
 
 
 def settings(sweep: Sequence[str], grid: str | None, task: Sentences) -> list[Setting]:

@@ -133,7 +133,7 @@ def shape_of(body: Body) -> dict[str, Any]:
 
 def body_of(name: str, path: str, place: int) -> Body:
     """The body at a path: of a run, with its seed and its held-out figures."""
-    given, scheme = Path(path), config_of(path).scheme
+    given, scheme = Path(path), str(config_of(path).scheme)
     run = RunDirectory(given.parent if given.name == "model" else given)
     result = run.result() if run.recipe_file.is_file() else None
     if result is None:
