@@ -221,6 +221,8 @@ LEFT_ALONE = {"scheme", "ffn", "matched", "layers", "num_hidden_layers", "decode
 
 def same_otherwise(one: SplitstepConfig, other: SplitstepConfig) -> bool:
     a, b = one.to_dict(), other.to_dict()
+    shared = a["letters"].keys() & b["letters"].keys()  # each has all options of its own scheme's letters
+    a["letters"], b["letters"] = ({name: own[name] for name in shared} for own in (a["letters"], b["letters"]))
     return {k: v for k, v in a.items() if k not in LEFT_ALONE} == {k: v for k, v in b.items() if k not in LEFT_ALONE}
 
 
