@@ -24,7 +24,7 @@ from ..schemes import scheme as scheme_of
 from ..shape import KINDS, SHAPES
 from .config import SplitstepConfig
 from .cost import example_flops
-from .trial import LENGTH, PATCHES, ROWS, Given, Trial, apart, gap, kind_name, other, real_tokens
+from .trial import LENGTH, ROWS, Given, Trial, apart, gap, kind_name, other, real_tokens
 
 MASKS = {"input_ids": "attention_mask", "values": "attention_mask", "decoder_input_ids": "decoder_attention_mask"}
 GROWS = {"causal": "input_ids", "translation": "decoder_input_ids"}  # the input that comes token by token
@@ -174,7 +174,8 @@ def flops(trial: Trial) -> float:
     one = {name: x[:1] for name, x in trial.inputs.items()}
     with FlopCounterMode(display=False) as counter, exact_attention():
         trial(one)
-    told = example_flops(trial.model, PATCHES if trial.kind == "image" else LENGTH, LENGTH)
+    length = trial.model.config.max_positions if trial.kind == "image" else LENGTH
+    told = example_flops(trial.model, length, LENGTH)
     return abs(told / counter.get_total_flops() - 1)
 
 

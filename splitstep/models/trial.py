@@ -17,14 +17,14 @@ from ..shape import SHAPES
 from ..support.auto_classes import silent
 from .config import SplitstepConfig, kind_of
 
-ROWS, LENGTH, VOCAB, PATCHES = 3, 20, 29, 16
-WIDTH = 32
+ROWS, LENGTH, VOCAB = 3, 20, 29
 SIZES: dict[str, Any] = dict(
-    layers=2, decoder_layers=2, heads=2, kv_heads=None, head_size=None, ffn=24, activation="gelu", substeps=1,
+    layers=2, decoder_layers=2, width=32, heads=2, kv_heads=None, head_size=None, ffn=24, activation="gelu", substeps=1,
     vocab_size=VOCAB, max_positions=2 * LENGTH, image_size=16, patch=4, channels=1, inputs=2, outputs=3, token_types=0,
     next_sentence_labels=0, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
     tie_word_embeddings=False, init_modes=0, matched=None,
 )  # fmt: skip  # of a small model; all else is as in the model that a letter meets
+FITTED = ("width", "heads", "kv_heads", "head_size", "image_size", "patch")  # what options of a letter may have to fit
 RATES = ("dropout", "attention_dropout", "activation_dropout")
 SPREAD = 0.3  # of what is added to the weights: a field that starts at zero would keep any promise
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-3}
@@ -81,25 +81,27 @@ class Trial:
     def made(self, rate: float) -> Any:
         """The model in evaluation mode, with this rate of all dropouts."""
         try:
-            model = self.build(WIDTH, rate)
-        except ValueError:  # an option may ask for more
-            model = self.build(self.like.width, rate)
+            model = self.build(rate, SIZES)
+        except ValueError:
+            model = self.build(rate, {name: value for name, value in SIZES.items() if name not in FITTED})
         random = torch.Generator().manual_seed(1)
         for p in model.parameters():
             p.add_(SPREAD * torch.randn(p.shape, generator=random))
         return model.double().eval()
 
-    def build(self, width: int, rate: float) -> Any:
+    def build(self, rate: float, sizes: Mapping[str, Any]) -> Any:
+        """The model in these sizes; all else is as in the config."""
         entries = {name: deepcopy(getattr(self.like, name)) for name in self.like.entries()}
-        small = {name: value for name, value in SIZES.items() if name in entries}
-        given = {**entries, **small, **dict.fromkeys(RATES, rate), "width": width, "scheme": self.scheme}
+        small = {name: value for name, value in sizes.items() if name in entries}
+        given = {**entries, **small, **dict.fromkeys(RATES, rate), "scheme": self.scheme}
         return kind_of(self.like).model(type(self.like)(**given))
 
     @cached_property
     def inputs(self) -> Given:
         """A batch without padding."""
         if self.kind == "image":
-            return {"pixel_values": numbers(ROWS, 1, 16, 16)}
+            side = self.model.config.image_size
+            return {"pixel_values": numbers(ROWS, 1, side, side)}
         if self.kind == "vectors":
             return {"values": numbers(ROWS, LENGTH, 2)}
         return {"input_ids": tokens(0)} | ({"decoder_input_ids": tokens(1)} if self.kind == "translation" else {})

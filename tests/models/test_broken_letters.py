@@ -168,12 +168,12 @@ class Divided(Linear):
 
 
 class Broad(Linear):
-    """A field of at least 48 dimensions."""
+    """A field of at least 48 dimensions, and of at least 6 rows of patches."""
 
     def __init__(self, spec: FieldSpec) -> None:
         super().__init__(spec)
-        if spec.width < 48:
-            raise ValueError("use width=48 or more")
+        if spec.width < 48 or (spec.grid and spec.grid[0] < 6):
+            raise ValueError("use width=48 or more, and larger images")
 
 
 FIGURE = r"(\d\.\d+|[1-9]\d*)"
