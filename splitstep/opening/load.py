@@ -27,8 +27,9 @@ from ..models import SplitstepConfig, SplitstepModel
 from ..models.base import refuse_not_finite, refuse_pickles
 from ..models.block import BlockConfig, SplitstepBlockForCausalLM, Untrusted
 from ..models.config import kind_of
+from ..shape import DEEPEST
 from ..support.auto_classes import silent
-from ..support.documents import read_json
+from ..support.documents import flat, read_json
 from ..support.gguf_file import gguf_source, gguf_tokenizer, is_gguf
 from ..support.words import first_line
 from ..text.open_tokenizer import TOKENIZERS
@@ -39,6 +40,7 @@ WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "model*.safetensors"]  # of a
 WHAT = "a run of splitstep, a model's folder, a GGUF file, or a model's name on the Hub"
 CONFIG, ADAPTER = "config.json", "adapter_config.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+REPEATED = re.compile("(layers?|blocks?|experts|depth)$")  # entries that say how often something is built
 POINTER = b"version https://git-lfs"  # how the small files begin that stand for large ones after a clone without LFS
 CODE = (
     "{what}, which comes with Python code of its own: read that code, and if you trust it, add --trust-remote-code, "
@@ -221,6 +223,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     document = read_json(folder / CONFIG, hint=DAMAGED)
     if not isinstance(document.get("model_type"), str):
         raise ValueError(f"{folder / CONFIG} is not the config of a model: it has no model_type")
+    for name, value in flat(document):
+        if REPEATED.search(name) and isinstance(value, int) and value > DEEPEST:
+            raise ValueError(f"{folder / CONFIG} says {name}={value}, and at most {DEEPEST:,} are read: {DAMAGED}")
     return document
 
 

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from secrets import token_hex
 from typing import IO
@@ -50,17 +51,37 @@ def fsync(path: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to, which appears at `path` if the block succeeds, and not at all after an error."""
+    """A file to write to, which appears at `path` if the block succeeds, and not at all after an error. What killed
+    processes left of it is removed."""
     part = hidden(PART, path)
     try:
-        with part.open("xb") as file:
+        with locked_part(part) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(part, path)
+            os.replace(part, path)
         fsync(path.parent)
+        remove_dead_parts(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+def locked_part(part: Path) -> IO[bytes]:
+    """A new file that is locked as long as it is open, so that others see that somebody writes it."""
+    while True:
+        file = part.open("xb")
+        fcntl.flock(file, fcntl.LOCK_EX)
+        if part.exists():  # else another process took it for a dead one before it was locked
+            return file
+        file.close()
+
+
+def remove_dead_parts(path: Path) -> None:
+    """Remove the unfinished files of `path` that nobody writes any more."""
+    for left in path.parent.glob(f"{PART}{escape(path.name)}-*"):
+        with suppress(OSError), left.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            left.unlink()
 
 
 def write_atomically(path: Path, text: str) -> None:

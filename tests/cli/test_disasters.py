@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import made_up
+import made_up_glue
 import pretrained_folders
 import pytest
 from children import NUMBERS, RECIPE, trained
@@ -23,10 +24,19 @@ TEXT: dict[str, Any] = {
     "model": {"layers": 1, "width": 16, "heads": 2, "ffn": 32}, "train": {"steps": 2, "batch": 4},
 }  # fmt: skip
 FEW = "train.batch=2 train.steps=4 train.evaluate_every=2 data.length=64 data.valid=2 data.template={prompt}"
+QUICKLY = "train.steps=2 train.batch=4"
+JUDGED = f"--answer-tokens 8 data.test=2 {FEW}"
+CLASSES: dict[str, Any] = {**TEXT, "task": "classify", "data": {"train": "rows.csv"}}
+MASKED: dict[str, Any] = {
+    "task": "mlm", "data": {"train": "many.txt", "vocab_size": 300, "length": 32},
+    "model": {**TEXT["model"], "token_types": 2}, "train": TEXT["train"],
+}  # fmt: skip
 VERBS = {
     "train": "train tiny.yaml",
     "distil": f"distil llama --student-layers 2 --text rows.jsonl {FEW}",
     "compare": "compare tiny.yaml --schemes lie --seeds 2",
+    "compare glue": f"compare glue --start lie=INPUTS/masked --data INPUTS/data --seeds 1 --tasks rte {QUICKLY}",
+    "compare distil": f"compare distil llama --student-layers 2 --text rows.jsonl --methods ce --seeds 1 {JUDGED}",
     "ablate": "ablate tiny.yaml --arms no-norm --seeds 1 --rates 1e-3",
     "converge depths": "converge tiny.yaml --depths 1,2,4",
     "converge run": "converge digits --examples 16 --schemes lie --substeps 1,2 --steps 1,2",
@@ -36,12 +46,16 @@ VERBS = {
     "schemes": "schemes lie macaron",
     "recipes": "recipes",
     "tasks": "tasks",
+    "arms": "arms",
     "evaluate": "evaluate digits",
     "generate": "generate book --tokens 4",
     "translate": "translate numbers",
+    "predict": "predict classes",
     "report": "report stored",
 }
+RUNS = {"digits": TINY, "book": TEXT, "numbers": NUMBERS, "classes": CLASSES, "masked": MASKED}
 QUICK = ("train", "compare", "schemes", "inspect")
+BLOCK = 4096  # bytes, the least that a file takes
 SHARES = (0.02, 0.2, 0.4, 0.6, 0.8, 0.95)
 
 
@@ -54,6 +68,9 @@ def inputs() -> Path:
     (folder / "prompts.txt").write_text("the cat sat on the mat\nthe dog ran over the bridge and sat\n")
     rows = [{"instruction": f"say {n}", "response": f"the cat {n} sat"} for n in range(12)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "rows.csv").write_text("text,label\n" + "".join(f"word {n % 7} {n},{'ab'[n % 2]}\n" for n in range(60)))
+    made_up_glue.made_up(folder / "data", "rte")
+    (folder / "many.txt").write_text("".join(f"he said {n * n} and {n * 317} to it\n" for n in range(400)) * 2)
     (folder / "book.txt").write_text("the cat sat on the mat and the dog ran over the bridge\n" * 40)
     made_up.comparison([made_up.trial(text, seed, 0.9) for text in ("lie", "macaron") for seed in range(3)]).save(
         folder / "stored"
@@ -62,7 +79,7 @@ def inputs() -> Path:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        for name, document in {"digits": TINY, "book": TEXT, "numbers": NUMBERS}.items():
+        for name, document in RUNS.items():
             trained(document, Path(name))
     finally:
         os.chdir(before)
@@ -82,6 +99,7 @@ class Scene(NamedTuple):
     def begin(self, **given: Any) -> Command:
         """Start the command; `at` and `number`: a signal right before a file operation."""
         words = [str(inputs() / word) if (inputs() / word).exists() else word for word in VERBS[self.verb].split()]
+        words = [word.replace("INPUTS", str(inputs())) for word in words]
         return Command([*words, "--out", str(OUT)], self.folder, self.notes, lines="one\ntwo\n", **given)
 
     def run(self, **given: Any) -> Ended:
@@ -140,7 +158,9 @@ def test_a_full_disk_is_one_line_and_with_room_again_it_goes_on(verb: str, tmp_p
     for number, share in enumerate((0.5,) if verb in QUICK else SHARES):
         folder = tmp_path / str(number)
         folder.mkdir()
-        with small_disk(folder / "place", f"size={max(4096, int(share * room))}") as disk:
+        with small_disk(folder / "place", f"size={max(BLOCK, int(share * room) // BLOCK * BLOCK)}") as disk:
+            if room <= BLOCK:
+                fill(disk)
             one = scene(verb, folder)
             ended = one.run()
             check_one_line(ended, 2)

@@ -101,8 +101,8 @@ def fill(disk: Path) -> Path:
 
 
 def bytes_of(folder: Path) -> int:
-    """The room that files take on a disk."""
-    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
+    """The room that files take on a disk; in memory folders take none."""
+    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*") if path.is_file())
 
 
 def left_by(out: Path) -> dict[str, Any]:

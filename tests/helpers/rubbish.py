@@ -230,7 +230,7 @@ SPOILT: dict[tuple[str, str], dict[str, Spoilt]] = {
         "another type": b'{"model_type": "nothing"}',
         "code": entries(model_type="own", auto_map={"AutoModel": "own.M"}), "a width of text": entries(hidden_size="x"),
         "no heads": entries(num_attention_heads=0), "another width": entries(hidden_size=32),
-        "an endless width": entries(hidden_size=2**40),
+        "an endless width": entries(hidden_size=2**40), "endless layers": entries(num_hidden_layers=10**12),
     },
     ("foreign", "llama/model.safetensors"): {
         "cut": cut, "empty": b"", "a pointer": b"version https://git-lfs.github.com/spec/v1\n",

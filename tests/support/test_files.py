@@ -82,6 +82,16 @@ def test_two_writers_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     assert not any(map(is_leftover, tmp_path.iterdir()))
 
 
+def test_what_a_killed_writer_left_goes_and_what_another_writes_stays(tmp_path: Path) -> None:
+    (tmp_path / ".part-a[1].json-0123").write_text("half")
+    (tmp_path / ".part-b.json-0123").write_text("of another file")
+    with whole_file(tmp_path / "a[1].json") as slow:
+        write_atomically(tmp_path / "a[1].json", "quick")
+        slow.write(b"slow")
+    assert (tmp_path / "a[1].json").read_text() == "slow"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".part-b.json-0123", "a[1].json"]
+
+
 def test_a_file_may_be_read_by_whom_the_mask_allows(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
