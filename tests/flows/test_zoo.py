@@ -108,7 +108,8 @@ def test_states_are_the_hidden_states_that_the_model_shows(name: str) -> None:
     assert isinstance(flow, ForeignFlow)
     output = plain(model, inputs, **({} if UNSHOWN.get(name) == "no states" else {"output_hidden_states": True}))
     lists = [getattr(output, f"{side}hidden_states", None) or () for side in ("", "encoder_", "decoder_")]
-    agree = [any(shows(flow, stack, inputs, one) for one in lists) for stack in flow.stacks]
+    shown = [one for one in lists if all(isinstance(x, Tensor) for x in one)]
+    agree = [any(shows(flow, stack, inputs, one) for one in shown) for stack in flow.stacks]
     assert all(agree) == (name not in UNSHOWN), agree
 
 
@@ -140,7 +141,7 @@ def test_a_token_of_an_example_is_one_row_of_the_state(name: str) -> None:
 
     for row in range(len(x)):
         assert changed(row).any(1).tolist() == [one == row for one in range(len(x))]
-    if not x.is_floating_point():
+    if not x.is_floating_point() and name != "FunnelForMaskedLM":  # its last stack begins with what others have mixed
         [first, last] = [changed((1, place)).nonzero().tolist() for place in (0, -1)]
         assert all(row == 1 for row, _ in first + last)
         assert max(first)[1] < min(last)[1]
@@ -164,8 +165,9 @@ def agrees_when_pushed(flow: ForeignFlow, inputs: Any, size: Tensor, rest: Tenso
 @pytest.mark.parametrize("name", zoo(REFUSED))
 @pytest.mark.filterwarnings("ignore")
 def test_what_is_not_one_flow_is_refused(name: str) -> None:
+    model = tiny(name, 0.2)
     with pytest.raises(ValueError, match=REFUSED[name][0]):
-        load(tiny(name, 0.2))
+        load(model, inputs_of(model, name))
 
 
 def test_the_guide_has_the_table_of_this_zoo() -> None:

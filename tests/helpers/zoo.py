@@ -62,6 +62,29 @@ OWN_SIZES: dict[str, dict[str, Any]] = {
         **LATENT, "zero_expert_num": 1, "moe_topk": 2, "ffn_hidden_size": 24, "expert_ffn_hidden_size": 8,
         "num_layers": 2,
     },
+    "SegformerForImageClassification": {
+        "hidden_sizes": [8, 16], "depths": [2, 2], "num_encoder_blocks": 2, "num_attention_heads": [1, 2],
+        "sr_ratios": [2, 1], "patch_sizes": [3, 3], "strides": [2, 2], "mlp_ratios": [2, 2], "image_size": 16,
+    },
+    "PvtV2ForImageClassification": {
+        "hidden_sizes": [8, 16], "depths": [2, 2], "num_encoder_blocks": 2, "num_attention_heads": [1, 2],
+        "sr_ratios": [2, 1], "patch_sizes": [3, 3], "strides": [2, 2], "mlp_ratios": [2, 2], "image_size": 16,
+    },
+    "NemotronHForCausalLM": {
+        "layers_block_type": ["mamba", "attention", "mlp", "mamba"], "mamba_num_heads": 4, "mamba_head_dim": 8,
+        "ssm_state_size": 4, "n_groups": 1, "chunk_size": 4, "num_hidden_layers": None,
+    },
+    "FunnelForMaskedLM": {"num_hidden_layers": None, "block_sizes": [2, 2], "num_decoder_layers": 2},
+    "ProphetNetForCausalLM": {
+        "num_hidden_layers": None, "num_decoder_layers": 2, "num_encoder_layers": 2, "ngram": 2, "is_decoder": True,
+    },
+    "TimesformerForVideoClassification": {"num_frames": 2},
+    "DecisionTransformerModel": {"state_dim": 3, "act_dim": 2, "max_ep_len": 20},
+    "LxmertModel": {"visual_feat_dim": 6, "visual_pos_dim": 4, "l_layers": 2, "x_layers": 2, "r_layers": 2},
+    "LukeForMaskedLM": {"entity_vocab_size": 20, "entity_emb_size": 8},
+    "PatchTSMixerForPrediction": {
+        "num_input_channels": 2, "context_length": 16, "patch_length": 4, "patch_stride": 4, "prediction_length": 4,
+    },
     "MllamaForCausalLM": {"num_hidden_layers": 4, "cross_attention_layers": [1, 3]},
     "Gemma3nForCausalLM": {
         "vocab_size_per_layer_input": 40, "hidden_size_per_layer_input": 8, "intermediate_size": [24, 24],
@@ -89,6 +112,25 @@ GIVEN: dict[str, Any] = {
         "input_ids": torch.arange(24).reshape(2, 12),
         "cross_attention_states": draw(2, 5, 16),
     },
+    "TimesformerForVideoClassification": lambda draw: {"pixel_values": draw(2, 2, 3, 8, 8)},
+    "DecisionTransformerModel": lambda draw: {
+        "states": draw(2, 5, 3),
+        "actions": draw(2, 5, 2),
+        "rewards": draw(2, 5, 1),
+        "returns_to_go": draw(2, 5, 1),
+        "timesteps": torch.arange(5).repeat(2, 1),
+    },
+    "LxmertModel": lambda draw: {
+        "input_ids": torch.arange(24).reshape(2, 12),
+        "visual_feats": draw(2, 4, 6),
+        "visual_pos": draw(2, 4, 4),
+    },
+    "LukeForMaskedLM": lambda draw: {
+        "input_ids": torch.arange(24).reshape(2, 12),
+        "entity_ids": torch.tensor([[3, 4], [5, 6]]),
+        "entity_position_ids": torch.tensor([[[1, 2, -1], [4, -1, -1]]] * 2),
+    },
+    "PatchTSMixerForPrediction": lambda draw: {"past_values": draw(2, 16, 2)},
     "WhisperModel": lambda draw: {"input_features": draw(2, 4, 16), "decoder_input_ids": torch.tensor([[1, 5, 7]] * 2)},
 }
 """Inputs of models that take neither texts nor images."""
@@ -100,14 +142,15 @@ APART: dict[str, str] = {
         BigBirdPegasusForCausalLM BioGptForCausalLM BitNetForCausalLM BlenderbotForCausalLM BloomForCausalLM
         ChineseCLIPVisionModel CLIPTextModel CLIPVisionModel ColModernVBertForRetrieval ColPaliForRetrieval
         Cosmos3OmniModel CpmAntForCausalLM CTRLLMHeadModel CwmForCausalLM Data2VecVisionForImageClassification
-        DeepseekV2ForCausalLM DeepseekV3ForCausalLM DeepseekVLModel DeiTForImageClassification DiffLlamaForCausalLM
-        Dinov2ForImageClassification Dinov2WithRegistersForImageClassification DINOv3ViTModel DPTModel Emu3ForCausalLM
-        Ernie4_5ForCausalLM EsmcForMaskedLM EuroBertForMaskedLM EvollaForProteinText2Text Exaone4_5_Model
-        Exaone4ForCausalLM ExaoneMoeForCausalLM FlexOlmoForCausalLM FuyuForCausalLM Gemma2ForCausalLM
-        Gemma3ForCausalLM Gemma3ForConditionalGeneration GemmaForCausalLM Glm4ForCausalLM Glm4MoeForCausalLM
-        Glm4MoeLiteForCausalLM GlmAsrForConditionalGeneration GlmForCausalLM GotOcr2ForConditionalGeneration
-        GPT2LMHeadModel GPTBigCodeForCausalLM GPTNeoForCausalLM GPTNeoXJapaneseForCausalLM GptOssForCausalLM
-        GraniteForCausalLM GraniteMoeForCausalLM GraniteMoeSharedForCausalLM GraniteMoeSWAForCausalLM
+        DecisionTransformerModel DeepseekV2ForCausalLM DeepseekV3ForCausalLM DeepseekVLModel
+        DeiTForImageClassification DiffLlamaForCausalLM Dinov2ForImageClassification
+        Dinov2WithRegistersForImageClassification DINOv3ViTModel DPTModel Emu3ForCausalLM Ernie4_5ForCausalLM
+        EsmcForMaskedLM EuroBertForMaskedLM EvollaForProteinText2Text Exaone4_5_Model Exaone4ForCausalLM
+        ExaoneMoeForCausalLM FlexOlmoForCausalLM FuyuForCausalLM Gemma2ForCausalLM Gemma3ForCausalLM
+        Gemma3ForConditionalGeneration GemmaForCausalLM Glm4ForCausalLM Glm4MoeForCausalLM Glm4MoeLiteForCausalLM
+        GlmAsrForConditionalGeneration GlmForCausalLM GotOcr2ForConditionalGeneration GPT2LMHeadModel
+        GPTBigCodeForCausalLM GPTNeoForCausalLM GPTNeoXJapaneseForCausalLM GptOssForCausalLM GraniteForCausalLM
+        GraniteMoeForCausalLM GraniteMoeSharedForCausalLM GraniteMoeSWAForCausalLM
         GraniteSpeechForConditionalGeneration GraniteSpeechPlusForConditionalGeneration GraniteSWAForCausalLM
         HeliumForCausalLM HunYuanDenseV1ForCausalLM HunYuanMoEV1ForCausalLM HyperCLOVAXForCausalLM HYV3ForCausalLM
         HYV4ForCausalLM Idefics2ForConditionalGeneration Idefics3ForConditionalGeneration IJepaForImageClassification
@@ -120,7 +163,7 @@ APART: dict[str, str] = {
         Mistral3ForConditionalGeneration MistralForCausalLM MixtralForCausalLM MLCDVisionModel
         ModernBertDecoderForCausalLM ModernBertForMaskedLM ModernVBertForMaskedLM MoshiForCausalLM MptForCausalLM
         MuseGlimmerTextModel MusicFlamingoForConditionalGeneration NanoChatForCausalLM NemotronForCausalLM
-        Olmo2ForCausalLM Olmo3ForCausalLM OlmoeForCausalLM OlmoForCausalLM OlmoHybridForCausalLM
+        NemotronHForCausalLM Olmo2ForCausalLM Olmo3ForCausalLM OlmoeForCausalLM OlmoForCausalLM OlmoHybridForCausalLM
         OpenAIPrivacyFilterModel OPTForCausalLM Ovis2Model PaliGemmaForConditionalGeneration PegasusForCausalLM
         PersimmonForCausalLM Phi3ForCausalLM PhimoeForCausalLM PixioModel QianfanOCRModel QianfanOCRVisionModel
         Qwen2AudioForConditionalGeneration Qwen2ForCausalLM Qwen2MoeForCausalLM Qwen3_5ForCausalLM
@@ -138,9 +181,10 @@ APART: dict[str, str] = {
         DebertaV2ForMaskedLM DistilBertForMaskedLM DPRQuestionEncoder ElectraForCausalLM ErnieForCausalLM
         FNetForMaskedLM GitForCausalLM IBertForMaskedLM JinaEmbeddingsV3ForMaskedLM LayoutLMForMaskedLM
         LongformerForMaskedLM MarianForCausalLM MarkupLMForSequenceClassification MPNetForMaskedLM MvpForCausalLM
-        NomicBertForMaskedLM NystromformerForMaskedLM OpenAIGPTLMHeadModel PLBartForCausalLM RemBertForCausalLM
-        RobertaForCausalLM RoCBertForCausalLM RoFormerForCausalLM SqueezeBertForMaskedLM TapasForMaskedLM
-        TrOCRForCausalLM VisualBertForPreTraining Wav2Vec2Model XLMRobertaForCausalLM XLNetLMHeadModel YosoForMaskedLM
+        NomicBertForMaskedLM NystromformerForMaskedLM OpenAIGPTLMHeadModel PLBartForCausalLM ProphetNetForCausalLM
+        RemBertForCausalLM RobertaForCausalLM RoCBertForCausalLM RoFormerForCausalLM SqueezeBertForMaskedLM
+        TapasForMaskedLM TrOCRForCausalLM VisualBertForPreTraining Wav2Vec2Model XLMRobertaForCausalLM
+        XLNetLMHeadModel YosoForMaskedLM
     """,
     "A+F": """
         AyaVisionModel CodeGenForCausalLM Cohere2ForCausalLM Cohere2MoeForCausalLM Cohere2VisionModel
@@ -178,12 +222,19 @@ OTHERS: dict[str, tuple[str, str]] = {
     "Gemma3nForCausalLM": ("W", "its residual streams are mixed by matrices that depend on the state"),
     "MobileBertForMaskedLM": ("A N", "its blocks have an inner stream of another width"),
     "HiggsAudioV2ForConditionalGeneration": ("A N", "its feed-forward writes into the rows of texts or of sounds"),
+    "SegformerForImageClassification": ("A B | A B", "its feed-forward has a convolution, so it mixes tokens too"),
+    "PvtV2ForImageClassification": ("A B | A B", "its feed-forward has a convolution, so it mixes tokens too"),
+    "TimesformerForVideoClassification": ("=A F", "its attention goes over time and space in turn, and past a class"),
+    "FunnelForMaskedLM": ("A N F M | C A N F M | A N F M", "its second stack begins with fewer tokens, which read all"),
     "RwkvForCausalLM": ("N A B", "its feed-forward reads the token before, so it mixes tokens too"),
 }
 """Models that are not, with the reason."""
 REFUSED: dict[str, tuple[str, str]] = {
     "FlaubertWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
     "HrmTextForCausalLM": ("do not follow one another", "two stacks take turns, and each adds to the other's state"),
+    "LukeForMaskedLM": ("hand on more than their state", "words and entities are two states that change each other"),
+    "LxmertModel": ("hand on more than their state", "words and images are two states that change each other"),
+    "PatchTSMixerForPrediction": ("its states are not", "channels and patches are not to be told from the width"),
     "PixtralVisionModel": ("its states are not", "the patches of all images are one list"),
     "ReformerModelWithLMHead": (r"the state changes by \d+\.\d% between", "its blocks change two streams in turn"),
     "XLMWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
@@ -195,7 +246,13 @@ UNSHOWN: dict[str, str] = {
     "CpmAntForCausalLM": "states without the tokens of its prompt",
     "FocalNetForImageClassification": "states between stages",
     "HieraForImageClassification": "states between stages",
+    "FunnelForMaskedLM": "states of all its stacks in one list",
+    "LEDForConditionalGeneration": "states without the tokens that fill a window",
     "LongformerForMaskedLM": "states without the tokens that fill a window",
+    "PegasusXForConditionalGeneration": "states of its encoder in pairs, with those of global tokens",
+    "ProphetNetForCausalLM": "states without those of the tokens that it predicts",
+    "PvtV2ForImageClassification": "states between stages",
+    "SegformerForImageClassification": "states between stages",
     "SwinForImageClassification": "states between stages",
     "Tipsv2Model": "no states",
     "ViTMAEForPreTraining": "states of its encoder alone",
