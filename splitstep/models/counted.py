@@ -1,14 +1,12 @@
 """What any causal model costs: its parameters, and the forward operations that PyTorch counts in a pass.
 
 The pass runs on fake tensors, which have shapes and no memory, with attention written out: the fused kernel of a CPU
-counts as nothing. So do scans and kernels that PyTorch does not know; `seconds_per_token` sees those.
+counts as nothing. So do scans and kernels that PyTorch does not know: the speed of a run shows those.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from statistics import median
 from typing import Any
 
 import torch
@@ -65,19 +63,3 @@ def around(model: Any) -> int:
     head = model.get_output_embeddings()
     outside = [*tables, *([] if head is None else head.parameters())]
     return sum(p.numel() for p in {id(p): p for p in outside}.values())
-
-
-def seconds_per_token(model: nn.Module, length: int, batch: int, repeats: int = 5) -> float:
-    """The median time of a forward and a backward pass, per token, on the model's device. The first pass is left out:
-    it allocates."""
-    device, config = next(model.parameters()).device, getattr(model, "config", None)
-    ids = torch.randint(getattr(config, "vocab_size", 2), (batch, length), device=device)
-    found = list[float]()
-    for _ in range(repeats + 1):
-        begun = time.perf_counter()
-        model(input_ids=ids, use_cache=False).logits.float().logsumexp(-1).mean().backward()
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        found.append(time.perf_counter() - begun)
-    model.zero_grad(set_to_none=True)
-    return median(found[1:]) / (batch * length)

@@ -15,18 +15,17 @@ from ..flows.layers import check_causal, layers_of, with_layers
 from ..models import SplitstepConfig, SplitstepModel
 from ..models.cost import Cost
 from ..models.counted import counted
-from ..recipe import Recipe, objective_text
+from ..recipe import Recipe
 from ..schemes import name_of
 from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
 from ..training.networks import Network, NetworkSummary, norms_of_scheme
-from ..training.result import RunResult, SchemeName, Shape, Start, escaped, loading_code, written_card
+from ..training.result import RunResult, SchemeName, Shape, Start, escaped
 from .load import open_model
+from .others import causal_card
 from .others import norms as norms_of_others
-
-AUTO = "AutoModelForCausalLM"
 
 
 def build(recipe: Recipe, task: Task, room: float) -> Any:
@@ -67,23 +66,8 @@ def card(result: RunResult, model: Any, task: Task, folder: Path) -> str:
     """The README.md of the saved model."""
     shape, start = result.shape, result.start.path if result.start else "A model"
     cut = f" It has {shape.layers} of its layers." if result.recipe.get("model", {}).get("layers") else ""
-    rows = [
-        ("kind", type(model).__name__),
-        ("layers", f"{shape.layers}"),
-        ("width", f"{shape.width}"),
-        ("parameters", f"{result.cost.parameters:,}"),
-        ("objective", escaped(objective_text(result.recipe["objective"]))),
-    ]
-    return written_card(
-        result,
-        task,
-        AUTO,
-        title=f"{result.task}, from {Path(start).name}",
-        about=f"{escaped(start)}, trained further with splitstep on the task {escaped(result.task)}.{cut}",
-        rows=rows,
-        loading=loading_code(AUTO, True, isinstance(model, SplitstepModel)),
-        prompt=prompt_of(task),
-    )
+    about = f"{escaped(start)}, trained further with splitstep on the task {escaped(result.task)}.{cut}"
+    return causal_card(result, model, task, f"from {Path(start).name}", about, prompt_of(task))
 
 
 def prompt_of(task: Task) -> str:

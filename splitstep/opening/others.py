@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, GenerationConfig
 
 from ..flows.layers import layers_of
+from ..models import SplitstepModel
 from ..models.block import BlockConfig, SplitstepBlockForCausalLM, shape_around, trust
 from ..models.cost import Cost
 from ..models.counted import counted
 from ..models.leaks import check_leaks
-from ..recipe import Recipe, dictated
+from ..recipe import Recipe, dictated, objective_text
 from ..shape import CausalShape
 from ..sources import BlockSource, ConfigSource
 from ..support.auto_classes import silent
@@ -158,22 +159,25 @@ def norms(model: Any, batch: Batch, seed: Tensor) -> tuple[list[float], list[flo
 
 def card(result: RunResult, model: Any, task: Task, folder: Path) -> str:
     """The README.md of the saved model."""
-    shape, name, ours = result.shape, title(model), isinstance(model.config, BlockConfig)
+    name, block = title(model), isinstance(model.config, BlockConfig)
+    what = f"A causal language model{' whose layers are those of' if block else ','} {escaped(name)}"
+    about = f"{what}, trained with splitstep on the task {escaped(result.task)}."
+    return causal_card(result, model, task, name, about)
+
+
+def causal_card(result: RunResult, model: Any, task: Task, title: str, about: str, prompt: str = "") -> str:
+    """The card of a causal model that is not of a scheme."""
+    ours = isinstance(model, SplitstepModel | SplitstepBlockForCausalLM)
     rows = [
-        ("kind", escaped(name)),
-        ("layers", f"{shape.layers}"),
-        ("width", f"{shape.width}"),
+        ("kind", type(model).__name__),
+        ("layers", f"{result.shape.layers}"),
+        ("width", f"{result.shape.width}"),
         ("parameters", f"{result.cost.parameters:,}"),
+        ("objective", escaped(objective_text(result.recipe["objective"]))),
     ]
-    what = "A causal language model whose layers are those of" if ours else "A causal language model,"
+    code = loading_code(AUTO, True, ours)
     return written_card(
-        result,
-        task,
-        AUTO,
-        title=f"{result.task}, {name}",
-        about=f"{what} {escaped(name)}, trained with splitstep on the task {escaped(result.task)}.",
-        rows=rows,
-        loading=loading_code(AUTO, True, ours),
+        result, task, AUTO, title=f"{result.task}, {title}", about=about, rows=rows, loading=code, prompt=prompt
     )
 
 

@@ -4,12 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import torch
 from strangers import GOOD, HEAD, gpt2, llama, write_block, write_config
 
 from splitstep.models import CausalConfig, SplitstepForCausalLM, cost
 from splitstep.models.cost import TOLERANCE
-from splitstep.models.counted import counted, seconds_per_token
+from splitstep.models.counted import counted
 from splitstep.opening.fit import fitted, nearest_width
 from splitstep.recipe import Recipe
 from splitstep.schemes import SCHEMES
@@ -115,13 +114,3 @@ def test_the_nearest_width_is_found_on_any_rising_cost() -> None:
             best = min(abs(cost_at(w) - goal) for w in range(1, 40000))
             assert abs(cost_at(found) - goal) == best
     assert nearest_width(lambda w: 7, 100, 50, 0.0) is None
-
-
-def test_time_per_token_grows_with_the_work() -> None:
-    small, large = (
-        SplitstepForCausalLM(CausalConfig(layers=layers, width=64, heads=4, ffn=256, max_positions=64))
-        for layers in (1, 12)
-    )
-    torch.manual_seed(0)
-    assert 0 < seconds_per_token(small, 64, 4) < seconds_per_token(large, 64, 4)
-    assert all(p.grad is None for p in large.parameters())
