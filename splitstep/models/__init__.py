@@ -8,6 +8,7 @@ with uncollected():
     from .block import BlockConfig, SplitstepBlockForCausalLM
     from .causal import CausalConfig, SplitstepCausalModel, SplitstepForCausalLM
     from .config import SplitstepConfig
+    from .contract import meet
     from .cost import Cost, cost, twin
     from .encoder import (
         MaskedConfig,
@@ -33,5 +34,5 @@ __all__ = [
     "SplitstepForImageClassification", "SplitstepForMaskedLM", "SplitstepForSequenceClassification",
     "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel", "SplitstepModel",
     "SplitstepSequenceModel", "SplitstepTranslationModel", "SplitstepVectorsModel", "TranslationConfig",
-    "VectorsConfig", "coarsened", "cost", "refined", "twin",
+    "VectorsConfig", "coarsened", "cost", "meet", "refined", "twin",
 ]  # fmt: skip

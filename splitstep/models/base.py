@@ -26,7 +26,6 @@ from transformers import DynamicCache, EncoderDecoderCache, GenerationMixin, Pre
 from ..fields import Diffusion, draw_seed
 from ..fields.attention import QueriesKeysValues, unplanned_attention
 from ..fields.pointwise import DynamicTanh
-from ..letters import foreign
 from ..shape import Shape
 from ..stack import Stack
 from .body import Embedding, sinusoid_table
@@ -83,6 +82,9 @@ class Headless(nn.Module):
         self.forward = forward
 
 
+CHECKS: list[Callable[[Any], None]] = []  # of the config of a model before it is built; contract.py adds one
+
+
 class SplitstepModel(PreTrainedModel):
     """What all models share: construction and loading. `input_at` is the table or matrix that reads the input: Hugging
     Face finds and replaces it there."""
@@ -99,10 +101,8 @@ class SplitstepModel(PreTrainedModel):
     per_example: ClassVar[tuple[str, ...]] = ()  # those that multiply one vector of each example
 
     def __init__(self, config: Any) -> None:
-        if any(foreign(s.fields) for s, _ in config.stacks()):
-            from .contract import meet  # which makes models itself
-
-            meet(config)
+        for check in CHECKS:
+            check(config)
         super().__init__(config)
         self.build(config)
         self.post_init()

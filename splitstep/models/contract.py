@@ -22,6 +22,7 @@ from ..letters import foreign, letter_of
 from ..own_letters import SOURCES
 from ..schemes import scheme as scheme_of
 from ..shape import KINDS, SHAPES
+from .base import CHECKS
 from .config import SplitstepConfig
 from .cost import example_flops
 from .trial import LENGTH, ROWS, Given, Trial, apart, gap, kind_name, other, real_tokens
@@ -271,6 +272,9 @@ def meet(config: SplitstepConfig) -> None:
                     f"The letter {name[0]} ({letter_of(name).title}) is refused in {config.model_type} models: "
                     f"{broken}. Repair its field; `{check_command(name[0])}` shows all promises."
                 )
+
+
+CHECKS.append(meet)
 
 
 def check_command(letter: str) -> str:
