@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..fields.attention import Attends
 from ..integrate import Event
+from ..letters import letter_of
 from .probe import Figures, Pass, Probe, mean_over, numbers, over_texts, rows_of, texts_of
 
 EXAMPLES, KEPT, TOKENS = 16, 8, 64  # whose entropy is measured; whose weights are kept, and of how many tokens
@@ -117,7 +118,7 @@ class AttentionRollout(Probe):
 
     def __call__(self, event: Event) -> None:
         for name, weights in seen_weights(event):
-            if name[0] != "C":  # it looks at another stack
+            if letter_of(name).cache != "cross":  # that looks at another stack
                 w = weights.double().mean(1)
                 factor = (w + torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)) / 2
                 self.product = factor if self.product is None else factor @ self.product
