@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ..recipes import find_recipe, recipe_of_task
 from ..support.documents import read_json
-from ..support.files import write_atomically
+from ..support.files import is_leftover, write_atomically
 from ..support.typed import json_text
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="Result")
 W = TypeVar("W")
 RUNS = Path("runs")
+OURS = ("model", "states")  # folders that a study that was killed may leave without its result
 MOST_SEEDS = 10_000  # a run each
 
 
@@ -120,7 +121,9 @@ def check_free(out: Path, study: str) -> None:
     if (out / "recipe.yaml").exists():
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out.")
     if not (out / "result.json").exists():
-        if out.is_dir() and any(out.iterdir()) and not (out / "runs").is_dir():
+        found = out.iterdir() if out.is_dir() else ()
+        others = [one for one in found if not is_leftover(one) and one.name not in OURS]
+        if others and not (out / "runs").is_dir():
             raise ValueError(f"{out} holds other files: name a new directory with --out.")
         return
     found = None

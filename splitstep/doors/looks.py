@@ -299,10 +299,12 @@ def approximate(
 def construction(result: Approximation, built: Built, out: Path) -> Construction:
     """What was built, with its network saved beside the result."""
     from ..support.auto_classes import silent
+    from ..support.files import alone, whole_folder
     from .results import Construction
 
-    with silent():
-        built.model.save_pretrained(out / "model")
+    out.mkdir(parents=True, exist_ok=True)
+    with alone(out, "written"), whole_folder(out / "model") as part, silent():
+        built.model.save_pretrained(part)
     return Construction(kept(result, out), built)
 
 

@@ -14,13 +14,14 @@ import torch
 from ..jobs import Engine, check_engine, open_engine, threads_per_job
 from ..own_letters import Source, portable_sources, receive
 from ..recipe import NETWORKS
+from ..support.files import InUse, alone
 from ..support.memory import NoMemory, no_memory
 from ..support.provenance import Provenance, made_by_study
 from ..support.typed import plain
 from ..support.words import counted
 from ..tasks import Task
 from ..text.files import data_root
-from ..training.directory import InUse, RunDirectory
+from ..training.directory import RunDirectory
 from ..training.networks import SCHEME, stored_start
 from ..training.processes import Processes
 from ..training.progress import Progress, RunsProgress
@@ -80,7 +81,8 @@ class Workplace(NamedTuple):
         jobs = [Job(run.folder, run.recipe.train.steps, run_one, (run, out, data)) for run in ordered]
         if self.is_here:
             check_starts([run for run in ordered if not (out / run.folder).exists()], tasks)
-        with Progress(self.title, sum(job.steps for job in jobs), self.quiet) as bar:
+        out.mkdir(parents=True, exist_ok=True)
+        with alone(out, "written"), Progress(self.title, sum(job.steps for job in jobs), self.quiet) as bar:
             for folder, found in run_left(jobs, kept_record, out, self.engine, RunsProgress(bar, len(jobs))):
                 ended[folder] = found
                 if tidy:

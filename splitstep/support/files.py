@@ -14,6 +14,7 @@ from typing import IO
 
 from safetensors import SafetensorError
 
+UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks
 PART, OLD = ".part-", ".old-"  # how the names of unfinished and of discarded files begin
 
 
@@ -141,3 +142,25 @@ def sweep(folder: Path, name: str = "") -> None:
             shutil.rmtree(left, ignore_errors=True)
         else:
             left.unlink(missing_ok=True)
+
+
+class InUse(ValueError):
+    """Another process works in this directory."""
+
+
+@contextmanager
+def alone(folder: Path, doing: str = "in use") -> Iterator[None]:
+    """Keep other processes out of a folder, and clean up after one that was killed; `doing`: what they are told."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InUse(f"{folder} is {doing} by another process: wait for it or stop it") from None
+        except OSError as error:
+            if error.errno not in UNLOCKABLE:
+                raise
+        sweep(folder)
+        yield
+    finally:
+        os.close(handle)

@@ -1,7 +1,6 @@
 """The run directory: resolved recipe, versions, metrics, checkpoints, model and result."""
 
 import errno
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -14,23 +13,17 @@ from torch import Tensor
 
 from ..recipe import Recipe, load_recipe
 from ..support.documents import first_difference, flat, parse_json, read_json, readable
-from ..support.files import fsync, is_leftover, naming, sweep, whole_file, write_atomically
+from ..support.files import alone, fsync, is_leftover, naming, sweep, whole_file, write_atomically
 from ..support.provenance import Provenance
 from ..support.typed import Inlined, plain, read_as
 from .checkpoint import contents
 from .result import RunResult, Start
-
-UNLOCKABLE = (errno.ENOSYS, errno.ENOTSUP, errno.EINVAL, errno.ENOLCK)  # from file systems without locks
 
 
 def refuse_other_files(path: Path, ours: Callable[[Path], bool] = is_leftover) -> None:
     """Refuse a directory for something new if it holds anything but what `ours` knows: what killed processes left."""
     if path.is_dir() and not all(map(ours, path.iterdir())):
         raise ValueError(f"{path} holds other files, not a run of splitstep: name a new directory with --out")
-
-
-class InUse(ValueError):
-    """Another process trains in this directory."""
 
 
 class Environment(NamedTuple):
@@ -104,20 +97,10 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes out while this one trains, and clean up after one that was killed."""
-        handle = os.open(self.path, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise InUse(f"{self.path} is being trained by another process: wait for it or stop it") from None
-            except OSError as error:
-                if error.errno not in UNLOCKABLE:
-                    raise
-            for folder in (self.path, self.checkpoints, self.probes):
+        with alone(self.path, "being trained"):
+            for folder in (self.checkpoints, self.probes):
                 sweep(folder)
             yield
-        finally:
-            os.close(handle)
 
     def recipe(self) -> Recipe:
         self.refuse_comparison()
