@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..report.document import Document
+from ..report.drawing import document_to_page
 from ..report.tables import Table
 from ..support.documents import readable
 from ..support.registry import Registry
@@ -37,7 +38,7 @@ class Study(Generic[R]):
             raise ValueError(f"{where} is damaged: {error}. Run the study again.") from None
         with readable(where, "run the study again."):
             found = found if self.renewed is None else self.renewed(found)
-            self.document(found)
+            document_to_page(self.document(found))
         return found
 
     def tables(self, results: Named[R]) -> Sequence[Table]:

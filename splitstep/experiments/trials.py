@@ -84,7 +84,7 @@ def read_curves(directory: RunDirectory, metric: str, options: TrainOptions) -> 
     train = sum(evaluates(options, step) or step % options.log_every == 0 for step in steps)
 
     def curve(split: str, key: str, whole: int) -> Curve:
-        own = [(r["step"], r[key]) for r in logged if r["split"] == split and key in r]
+        own = [(r["step"], r[key]) for r in logged if r.get("split") == split and key in r]
         return thinned([(step, value) for step, value in own if math.isfinite(float(value))], whole)
 
     losses = {"train_loss": curve("train", "loss", train), "valid_loss": curve("valid", "loss", valid)}

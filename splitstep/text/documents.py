@@ -17,6 +17,7 @@ from .files import OPENERS, damaged, find_own, kind_of
 
 Boundary = Literal["file", "blank", "line"]
 PART = 1 << 20  # characters that are in memory at once; longer documents come in parts
+BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError)  # from packed files that are cut or damaged
 TEXTS = ("", ".md", ".rst", ".text", ".txt")  # the suffixes that are read in a folder, also with .gz and .xz after them
 ROWS = (".jsonl", ".ndjson", ".parquet")
 NOT_TEXT = (".json", ".csv", ".tsv")  # their commas and brackets would be learnt as text
@@ -143,21 +144,24 @@ def checked(file: Path, read: Callable[[], str]) -> str:
         raise first_wrong_byte(file)
     except UnicodeDecodeError:
         raise first_wrong_byte(file) from None
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except BROKEN as error:
         raise damaged(file, error) from None
 
 
 def first_wrong_byte(file: Path) -> ValueError:
     """The error for a file that is not UTF-8 text or has a NUL in it: the line is found by reading it once more."""
-    with OPENERS.get(file.suffix, open)(file, "rb") as stream:
-        for number, line in enumerate(stream, 1):
-            try:
-                line.decode()
-                position = line.find(b"\0")
-            except UnicodeDecodeError as error:
-                position = error.start
-            if position >= 0:
-                return not_utf8(line, position, str(file), number)
+    try:
+        with OPENERS.get(file.suffix, open)(file, "rb") as stream:
+            for number, line in enumerate(stream, 1):
+                try:
+                    line.decode()
+                    position = line.find(b"\0")
+                except UnicodeDecodeError as error:
+                    position = error.start
+                if position >= 0:
+                    return not_utf8(line, position, str(file), number)
+    except BROKEN as error:  # what was read ahead may hold the byte before a packed file turns out to be cut
+        return damaged(file, error)
     raise AssertionError(file)
 
 
