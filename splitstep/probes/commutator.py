@@ -62,7 +62,7 @@ def by_letter(scheme: Scheme, step: Step) -> dict[str, Field]:
     """One field for each letter: A, or F = F0/2 + F1/2."""
 
     def total(letter: str) -> Field:
-        terms = [(share, step.fields[name]) for name, share in shares(scheme).items() if name[0] == letter]
+        terms = [(share, step.fields[name]) for name, share in shares(scheme).items() if name.startswith(letter)]
 
         def field(t: Any, x: Tensor, context: Any) -> Tensor:
             return sum((share * one(t, x, context) for share, one in terms), torch.zeros_like(x))
