@@ -6,27 +6,24 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, final
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from ...flows import Flow, state_name
-from ...flows.blocks import first_float
-from ...flows.examples import as_inputs
-from ...integrate import Event, integrate
-from ...models import SplitstepModel
+from ...integrate import Event
 from ...probes import Figures, Pass, Probe
 from ...probes.clusters import cluster_labels, token_cosines
 from ...probes.probe import LayerStates, lengths, mean_over, numbers
 from ...scheme import Scheme
 from ...support.words import first_line
+from .cuts import left_out, passed
+from .judge import Judge as Judge
 from .result import TokenPaths
 
 TOKENS = 128  # of a text whose paths are kept
 SEED = 16  # of the plane of paths
-SAME = 1e-3  # of the largest logit: by how much later tokens may change what earlier ones predict
 
 
 def rounded(value: float, digits: int = 6) -> float:
@@ -160,65 +157,10 @@ def principal_plane(states: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     return plane * plane[largest, range(2)].sign().where(plane[largest, range(2)] != 0, 1), mean
 
 
-class Judge(NamedTuple):
-    """How a model's output is judged: by the loss it returns, by the next token, or only by how it changes."""
-
-    by: Literal["labels", "next token", "output"]
-
-    @staticmethod
-    def of(flow: Flow, inputs: Mapping[str, Any]) -> Judge:
-        """The loss of our own models needs labels; that of others is the next token's, if they predict it."""
-        if isinstance(flow.model, SplitstepModel):
-            return Judge("output" if inputs.get("labels") is None else "labels")
-        return Judge("next token" if predicts_next(flow, inputs) else "output")
-
-    def loss(self, output: Tensor, inputs: Mapping[str, Any]) -> float | None:
-        """Nats for each prediction."""
-        if self.by == "next token":
-            ids = inputs["input_ids"][:, 1:].to(output.device)
-            return float(cross_entropy(output[:, :-1].double().flatten(0, 1), ids.flatten()))
-        return float(output) if self.by == "labels" and output.numel() == 1 else None
-
-    @torch.no_grad()
-    def skipped(self, flow: Flow, inputs: Mapping[str, Any], layers: Sequence[int]) -> dict[int, float]:
-        """What changes if a layer is left out: the loss minus the model's own, or |y' - y| / |y| of the output.
-
-        The entry -1 is the model's own loss, if it has one.
-        """
-        if not layers and self.by == "output":
-            return {}
-        given = {name: x for name, x in inputs.items() if name != "labels" or self.by == "labels"}
-        stack, context, x = flow.stacks[flow.main], flow.context(given), flow.embed(given)
-        steps, k, starts = stack.steps(), stack.substeps, list[Any]()
-        for first in range(0, len(steps), k):
-            starts.append(x)
-            x = integrate(stack.scheme, steps[first : first + k], x, context)
-        own = flow.head(x, context)
-        loss = self.loss(own, inputs)
-        found = {} if loss is None else {-1: loss}
-        for layer in layers:
-            rest = steps[(layer + 1) * k :]
-            end = integrate(stack.scheme, rest, starts[layer], context) if rest else starts[layer]
-            output = flow.head(end, context)
-            after = self.loss(output, inputs)
-            lost = None if loss is None or after is None else after - loss
-            found[layer] = float((output - own).norm() / own.norm()) if lost is None else lost
-        return found
-
-
-@torch.no_grad()
-def predicts_next(flow: Flow, inputs: Mapping[str, Any]) -> bool:
-    """Whether the output are logits over the vocabulary that do not depend on later tokens."""
-    ids = inputs.get("input_ids")
-    if ids is None or ids.shape[1] < 2 or "decoder_input_ids" in inputs:
-        return False
-    config: Any = flow.model.config
-    words = config.get_text_config().vocab_size
-    other = ids.clone()
-    other[:, -1] = (other[:, -1] + 1) % words
-    mask = {"attention_mask": inputs["attention_mask"]} if "attention_mask" in inputs else {}
-    both = (as_inputs(flow.model, {"input_ids": x, **mask}) for x in (ids, other))
-    one, two = (first_float(flow.model(**inputs)) for inputs in both)
-    if one is None or two is None or one.shape != (*ids.shape, words):
-        return False
-    return bool((one[:, :-1] - two[:, :-1]).abs().max() <= SAME * one.abs().max())
+def skipped(flow: Flow, judge: Judge, inputs: Mapping[str, Any], layers: Sequence[int]) -> dict[int, float]:
+    """What leaving out each layer costs on the first text; the entry -1 is the model's own loss, if it has one."""
+    if not layers and judge.by == "output":
+        return {}
+    one = passed(flow, judge, inputs)
+    own = {} if one.losses is None else {-1: one.losses[0]}
+    return own | {layer: left_out(one, (layer,))[0] for layer in layers}

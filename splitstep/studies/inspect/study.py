@@ -26,7 +26,7 @@ from ...probes.watching import watch_flow
 from ...support.auto_classes import silent
 from ...support.provenance import made_by_study
 from ...training.progress import Counting
-from .own_probes import Guarded, Judge, KeptStates, SavedStates, Sizes, rounded, rounded_rows, token_paths
+from .own_probes import Guarded, Judge, KeptStates, SavedStates, Sizes, rounded, rounded_rows, skipped, token_paths
 from .result import Along, Inspection, Matrix, Missing, ModelFindings, Outlier, Series, Skipped, Spectrum
 from .sources import Source, Text, TextChoice, source_of
 
@@ -82,8 +82,6 @@ class Tally:
             case ("sizes", "shares") | ("cka_layers", "matrix"):
                 total, number = self.sums.get(name, (torch.zeros(()), 0))
                 self.sums[name] = total + values.double().cpu(), number + 1
-            case "attention", "A weights":
-                self.rows.setdefault((name, "first token"), []).append(sinks(values))
             case ("jacobian", "J eigenvalues") | ("rollout", "weights"):
                 self.first.setdefault(name, values.cpu())
             case "paths", "states":
@@ -134,14 +132,6 @@ class Tally:
             changes = tuple(rounded(one[layer]) for one in self.skips if layer in one)
             if changes:
                 yield Skipped(layer, changes)
-
-
-def sinks(weights: Tensor) -> tuple[float, ...]:
-    """The mean weight on the first key by layer, over heads and all queries but the first; weights [L, 1, heads, T,
-    T]."""
-    if weights.shape[-2] < 2:
-        return (float("nan"),) * len(weights)
-    return tuple(weights[:, 0, :, 1:, 0].double().mean((-2, -1)).tolist())
 
 
 def inspection(
@@ -225,7 +215,7 @@ def measured(
     for i, text in enumerate(texts):
         observe_text(flow, text, i, plan, tally)
         tried = tally.chosen if plan.skips and i < SKIPPED else ()
-        tally.skips.append(judge.skipped(flow, text.inputs, tried))
+        tally.skips.append(skipped(flow, judge, text.inputs, tried))
         tick()
     return ModelFindings(
         model=opened.name, scheme=str(stack.scheme), stack=flow.main, layers=layers, width=tally.states[0].shape[-1],

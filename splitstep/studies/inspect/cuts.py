@@ -1,0 +1,216 @@
+"""What layers and half-steps cost when they are left out, alone or together, text by text; and which go together.
+
+A batch is passed once, and the states before each layer are kept: leaving out layer l runs the layers after l only.
+A cost is a function of the layers that are gone already and of one more, so whoever calls may keep each and continue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from ...experiments.statistics import estimate
+from ...flows import Flow
+from ...integrate import State, Step, integrate
+from ...scheme import Scheme
+from .evidence import CutList, Figures
+from .judge import Judge, relative
+
+CHEAPEST = 8  # layers among which a greedy list chooses: on SmolLM2 they give the list that all 28 give
+Cost = Callable[[tuple[int, ...], int], Figures]
+"""cost(gone, layer): what leaving out a layer beside those that are gone costs in all, text by text."""
+
+
+class Passed(NamedTuple):
+    """A batch of texts that has passed a model: the states before each layer and, the last one, after all of them; what
+    the model returned and its losses. `gone` are layers that were left out; output and losses are of the whole model.
+    """
+
+    flow: Flow
+    judge: Judge
+    inputs: Mapping[str, Any]
+    context: Any
+    starts: list[State]  # L + 1
+    output: Tensor
+    losses: list[float] | None
+    gone: frozenset[int] = frozenset()
+
+    @property
+    def layers(self) -> int:
+        return len(self.starts) - 1
+
+
+@torch.no_grad()
+def passed(flow: Flow, judge: Judge, inputs: Mapping[str, Any]) -> Passed:
+    """A pass of the whole model."""
+    given = judge.given(inputs)
+    context, x = flow.context(given), flow.embed(given)
+    starts = [x]
+    for layer in range(len(flow.stacks[flow.main].layers)):
+        starts.append(after(flow, layer, starts[-1], context))
+    output = judge.output(flow, starts[-1], context, given)
+    return Passed(flow, judge, given, context, starts, output, judge.losses(output, given))
+
+
+def steps_of(flow: Flow, layer: int) -> list[Step]:
+    """The steps of one layer: several if it is cut into sub-steps."""
+    stack = flow.stacks[flow.main]
+    return stack.steps()[layer * stack.substeps : (layer + 1) * stack.substeps]
+
+
+def after(flow: Flow, layer: int, x: State, context: Any) -> State:
+    """The state after a layer."""
+    return integrate(flow.scheme, steps_of(flow, layer), x, context)
+
+
+def run(passed: Passed, first: int, x: State, gone: Collection[int]) -> State:
+    """The state after the last layer, from that before layer `first`, without the layers that are gone."""
+    for layer in range(first, passed.layers):
+        x = x if layer in gone else after(passed.flow, layer, x, passed.context)
+    return x
+
+
+def changes_at(passed: Passed, end: State) -> list[float]:
+    """What it costs if this is the state after the last layer."""
+    output = passed.judge.output(passed.flow, end, passed.context, passed.inputs)
+    losses = passed.judge.losses(output, passed.inputs)
+    if losses is None or passed.losses is None:
+        return relative(output, passed.output)
+    return [one - own for one, own in zip(losses, passed.losses, strict=True)]
+
+
+@torch.no_grad()
+def without(passed: Passed, layers: Collection[int]) -> Passed:
+    """The same batch through the model without these layers, too."""
+    gone = passed.gone | set(layers)
+    first = min(gone - passed.gone, default=passed.layers)
+    starts = passed.starts[: first + 1]
+    for layer in range(first, passed.layers):
+        starts.append(starts[-1] if layer in gone else after(passed.flow, layer, starts[-1], passed.context))
+    return passed._replace(starts=starts, gone=gone)
+
+
+@torch.no_grad()
+def left_out(passed: Passed, layers: Collection[int]) -> list[float]:
+    """What leaving out these layers together costs, text by text."""
+    gone = passed.gone | set(layers)
+    first = min(gone - passed.gone, default=passed.layers)
+    return changes_at(passed, run(passed, first, passed.starts[first], gone))
+
+
+@torch.no_grad()
+def half_left_out(passed: Passed, layer: int, letter: str) -> list[float]:
+    """What leaving out a letter of one layer costs, text by text: A, or F and with it F0 and F1."""
+    flow = passed.flow
+    x = integrate(flow.scheme, resting(flow, layer, letter), passed.starts[layer], passed.context)
+    return changes_at(passed, run(passed, layer + 1, x, passed.gone))
+
+
+def resting(flow: Flow, layer: int, letter: str) -> list[Step]:
+    """The steps of a layer in which the fields of this letter do nothing."""
+    names = [name for name in flow.scheme.fields if name.startswith(letter)]
+    if not names:
+        have = ", ".join(letters_of(flow.scheme))
+        raise ValueError(f"there is no field {letter} in {flow.scheme}: leave out one of {have}")
+    rest = {name: Rest(hands_on(flow.scheme, name, names)) for name in names}
+    return [step._replace(fields={**step.fields, **rest}) for step in steps_of(flow, layer)]
+
+
+def letters_of(scheme: Scheme) -> list[str]:
+    """The letters of a scheme's fields: what can be left out of a layer."""
+    return list(dict.fromkeys(name[0] for name in scheme.fields))
+
+
+def hands_on(scheme: Scheme, name: str, resting: Collection[str]) -> bool:
+    """Whether a field that rests must hand on the state: the first of a part that replaces it, if all of them rest."""
+    parts = (part for _, part in scheme.substeps if part.replaces and set(part.fields) <= set(resting))
+    return any(part.fields[0] == name for part in parts)
+
+
+@final
+class Rest:
+    """A field that does nothing: its rate of change is zero or, where a part replaces the state, it is the state."""
+
+    def __init__(self, replaces: bool) -> None:
+        self.replaces = replaces
+
+    def __call__(self, t: Any, x: Tensor, context: Any) -> Tensor:
+        return x if self.replaces else torch.zeros_like(x)
+
+    def flow(self, t: Any, h: float, x: Tensor, context: Any) -> Tensor:
+        return x
+
+
+@final
+class Cuts:
+    """What cuts cost on some batches: a `Cost`. It keeps the states of the model without the layers that are gone."""
+
+    def __init__(self, batches: Sequence[Passed]) -> None:
+        self.batches, self.gone, self.cut = tuple(batches), (), tuple(batches)
+
+    def __call__(self, gone: tuple[int, ...], layer: int) -> Figures:
+        if set(gone) != set(self.gone):
+            starts = self.cut if set(self.gone) < set(gone) else self.batches
+            self.gone, self.cut = gone, tuple(without(one, gone) for one in starts)
+        return tuple(change for one in self.cut for change in left_out(one, (layer,)))
+
+
+class Chosen(NamedTuple):
+    """A step of a list: the layer that was chosen, what the list would cost with each candidate, text by text, and
+    whether another candidate could have been chosen as well."""
+
+    layer: int
+    costs: Mapping[int, Figures]
+    tie: bool
+
+
+def single_list(singles: Mapping[int, Figures], many: int) -> Iterator[Chosen]:
+    """The layers that cost least alone, from the costs of each on the texts that choose."""
+    left = dict(singles)
+    while left and many > 0:
+        yield (one := chosen(left))
+        del left[one.layer]
+        many -= 1
+
+
+def greedy_list(cost: Cost, singles: Mapping[int, Figures], many: int, among: int = CHEAPEST) -> Iterator[Chosen]:
+    """One layer after the other, each the one with which the list costs least; from the cheapest ones alone."""
+    left = {one.layer: singles[one.layer] for one in single_list(singles, max(among, many))}
+    gone: tuple[int, ...] = ()
+    while left and len(gone) < many:
+        yield (one := chosen({layer: cost(gone, layer) for layer in left} if gone else left))
+        del left[one.layer]
+        gone = (*gone, one.layer)
+
+
+def chosen(costs: Mapping[int, Figures]) -> Chosen:
+    """The candidate with the least mean cost."""
+    best = min(costs, key=lambda layer: (fmean(costs[layer]), layer))
+    rivals = (costs[layer] for layer in costs if layer != best)
+    return Chosen(best, dict(costs), any(tied(one, costs[best]) for one in rivals))
+
+
+def tied(one: Figures, other: Figures) -> bool:
+    """Whether the texts do not tell two costs apart: the 95% interval of the difference, text by text, contains 0."""
+    found = estimate([a - b for a, b in zip(one, other, strict=True)])
+    assert found is not None
+    if found.low is None:  # too few texts tell nothing; all equal ones do
+        return "equal" not in found.lacks or not found.mean
+    return found.sign == 0
+
+
+def joint_costs(cost: Cost, layers: Sequence[int]) -> Iterator[Figures]:
+    """What leaving out the first, the first two, .. of a list costs, on texts that did not choose it."""
+    for k, layer in enumerate(layers):
+        yield cost(tuple(layers[:k]), layer)
+
+
+def cut_list(how: Any, steps: Iterable[Chosen], chosen_on: int, costs: Iterable[Figures]) -> CutList:
+    """A list of cuts as a record."""
+    kept = list(steps)
+    ties = tuple(k for k, one in enumerate(kept, 1) if one.tie)
+    return CutList(how, tuple(one.layer for one in kept), chosen_on, tuple(costs), ties)

@@ -1,0 +1,100 @@
+"""How a model's output is judged, text by text: by its own loss, by the next token, or only by how it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from ...flows import Flow
+from ...flows.blocks import first_float
+from ...flows.examples import as_inputs
+from ...flows.layout import batch_of
+from ...flows.passes import examples_of
+from ...integrate import State
+from ...kernels.loss import IGNORED
+from ...models import SplitstepModel
+
+SAME = 1e-3  # of the largest logit: by how much later tokens may change what earlier ones predict
+
+
+class Judge(NamedTuple):
+    """How a model's output is judged: by the loss it returns, by the next token, or only by how it changes.
+
+    An output has a row for each text of a batch. That of "labels" are the losses themselves.
+    """
+
+    by: Literal["labels", "next token", "output"]
+
+    @staticmethod
+    def of(flow: Flow, inputs: Mapping[str, Any]) -> Judge:
+        """The loss of our own models needs labels; that of others is the next token's, if they predict it."""
+        if isinstance(flow.model, SplitstepModel):
+            return Judge("output" if inputs.get("labels") is None else "labels")
+        return Judge("next token" if predicts_next(flow, inputs) else "output")
+
+    def given(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """What the model is given of these inputs: labels only if its own loss is what counts."""
+        return {name: x for name, x in inputs.items() if name != "labels" or self.by == "labels"}
+
+    def output(self, flow: Flow, x: State, context: Any, inputs: Mapping[str, Any]) -> Tensor:
+        """What the model returns for these states after the last layer. A loss of its own is a mean over a batch, so
+        the head reads one text after the other."""
+        if self.by != "labels":
+            return flow.head(x, context)
+        batch, losses = batch_of(inputs), list[Tensor]()
+        for i in range(batch):
+            flow.last = as_inputs(flow.model, examples_of(inputs, batch, (i,)))
+            losses.append(flow.head(row_of(x, i)).reshape(1))
+        flow.last = as_inputs(flow.model, inputs)
+        return torch.cat(losses)
+
+    def losses(self, output: Tensor, inputs: Mapping[str, Any]) -> list[float] | None:
+        """Nats for each prediction, in the mean over those of each text; None: the model has no loss."""
+        if self.by == "labels":
+            return output.tolist()
+        if self.by == "output":
+            return None
+        ids = inputs["input_ids"]
+        words = ids.masked_fill(inputs.get("attention_mask", torch.ones_like(ids)) == 0, IGNORED)[:, 1:]
+        rows = zip(output[:, :-1], words.to(output.device), strict=True)  # one at a time: logits are large
+        return [float(cross_entropy(logits.double(), wanted, ignore_index=IGNORED)) for logits, wanted in rows]
+
+    def changes(self, output: Tensor, own: Tensor, inputs: Mapping[str, Any]) -> list[float]:
+        """How far an output is worse than the model's own, text by text: the loss minus its own, or |y' - y| / |y|."""
+        after, before = self.losses(output, inputs), self.losses(own, inputs)
+        if after is not None and before is not None:
+            return [one - other for one, other in zip(after, before, strict=True)]
+        return relative(output, own)
+
+
+def relative(output: Tensor, own: Tensor) -> list[float]:
+    """|y' - y| / |y| of each row."""
+    moved, size = ((one.flatten(1).double().norm(dim=1)) for one in (output - own, own))
+    return (moved / size).tolist()
+
+
+def row_of(x: State, i: int) -> State:
+    """The state of one text of a batch."""
+    return tuple(half[i : i + 1] for half in x) if isinstance(x, tuple) else x[i : i + 1]
+
+
+@torch.no_grad()
+def predicts_next(flow: Flow, inputs: Mapping[str, Any]) -> bool:
+    """Whether the output are logits over the vocabulary that do not depend on later tokens."""
+    ids = inputs.get("input_ids")
+    if ids is None or ids.shape[1] < 2 or "decoder_input_ids" in inputs:
+        return False
+    config: Any = flow.model.config
+    words = config.get_text_config().vocab_size
+    other = ids.clone()
+    other[:, -1] = (other[:, -1] + 1) % words
+    mask = {"attention_mask": inputs["attention_mask"]} if "attention_mask" in inputs else {}
+    both = (as_inputs(flow.model, {"input_ids": x, **mask}) for x in (ids, other))
+    one, two = (first_float(flow.model(**inputs)) for inputs in both)
+    if one is None or two is None or one.shape != (*ids.shape, words):
+        return False
+    return bool((one[:, :-1] - two[:, :-1]).abs().max() <= SAME * one.abs().max())
