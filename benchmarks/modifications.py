@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs=2, default=SEEDS)
     parser.add_argument("--stages", type=int, default=2)
     parser.add_argument("changes", nargs="*", help="entries of the recipe")
-    asked = parser.parse_args()
+    asked = parser.parse_intermixed_args()
     first, arms = "lie", asked.arms.split(",")
     changes, folder = [*CHANGES[asked.task], *asked.changes], asked.out / asked.task
     found = ss.compare(
