@@ -32,6 +32,9 @@ class AttentionWeights(Probe):
     [layers, 8, heads, 64, 64], holds the weights of the first 8 examples in each layer's first part: the first 64
     queries and keys, each query's weights divided by their sum over these keys. "A queries" [8, 64] says which queries
     are not padding.
+
+    "first token", by layer: the weight on the first real token, in the mean over heads, later queries and these texts,
+    of self-attention; "uniform": what it would be if each query looked at all tokens that the layer shows it alike.
     """
 
     def __init__(self) -> None:
@@ -50,7 +53,9 @@ class AttentionWeights(Probe):
             out |= entropies(name, layers, passed.real)
             kept = torch.stack([layer[0].weights for layer in layers])
             out[f"{name} weights"] = kept.half()
-            out[f"{name} queries"] = real_queries(passed.real, kept)
+            out[f"{name} queries"] = (real := real_queries(passed.real, kept))
+            if "first token" not in out and letter_of(name).cache != "cross":
+                out |= on_the_first(kept, real)
         return out
 
 
@@ -98,6 +103,24 @@ def real_queries(real: Tensor | None, weights: Tensor) -> Tensor:
     if real is None:
         return torch.ones(count, length, dtype=torch.bool, device=weights.device)
     return real[:count, :length].contiguous()
+
+
+def on_the_first(weights: Tensor, real: Tensor) -> dict[str, tuple[float, ...]]:
+    """The weight on the first real token, of weights [L, n, heads, T, S], beside that of uniform attention."""
+    by_query = weights.double().mean(2)
+    first = first_real(real, by_query[0])
+    found = torch.stack([picked(one, first) for one in by_query])
+    later = real.clone()
+    later[range(len(real)), first] = False
+    order = real.cumsum(-1)  # 1, 2, .. of the tokens of each text
+    ahead = (by_query.triu(1) * real[..., None]).flatten(1).any(-1)[:, None, None]  # it looks at later tokens, too
+    uniform = torch.where(ahead, order[:, -1:], order).double().reciprocal()
+    return {"first token": mean_later(found, later), "uniform": mean_later(uniform, later)}
+
+
+def mean_later(values: Tensor, later: Tensor) -> tuple[float, ...]:
+    """The mean of numbers [L, n, T] over some queries of each text, then over the texts that have any."""
+    return numbers((torch.where(later, values, 0).sum(-1) / later.sum(-1)).nanmean(-1))
 
 
 @final

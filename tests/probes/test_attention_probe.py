@@ -37,6 +37,24 @@ def test_entropies_are_those_of_the_weights_that_models_return(kind: str, scheme
     assert torch.equal(figures["A queries"], real)
 
 
+@pytest.mark.parametrize("kind", ["sequence", "causal"])
+@torch.no_grad()
+def test_attention_on_the_first_token_stands_beside_uniform_attention(kind: str) -> None:
+    """Token by token: the first real token, and each later one with the tokens that it may look at."""
+    model, given = tiny(kind), inputs(kind)
+    [figures] = found_in(model, given).values()
+    real = given["attention_mask"].bool()
+    for layer, w in enumerate(model(**given, output_attentions=True).attentions):
+        found, alike = [], []
+        for i in range(3):
+            [first, *later] = real[i].nonzero().flatten().tolist()
+            shown = {j: sum(first <= k <= j for k in [first, *later]) for j in later}
+            found.append(float(w[i][:, later, first].double().mean()))
+            alike.append(sum(1 / (shown[j] if kind == "causal" else 1 + len(later)) for j in later) / len(later))
+        assert figures["first token"][layer] == pytest.approx(sum(found) / 3, rel=1e-5)
+        assert figures["uniform"][layer] == pytest.approx(sum(alike) / 3, rel=1e-9)
+
+
 @torch.no_grad()
 def test_a_decoder_has_both_kinds() -> None:
     model, given = tiny("translation"), {**inputs("translation"), "labels": labels("translation")}

@@ -289,6 +289,10 @@ def test_the_lens_reads_hidden_states_with_the_model_s_own_head() -> None:
         for name, value in (("divergence", kl), ("agreement", same)):
             wanted = sum(float(value[i, real[i]].mean()) for i in range(3)) / 3
             assert found[name][layer] == pytest.approx(wanted, abs=1e-9)
+        rows = [
+            torch.nn.functional.nll_loss(one[i, real[i]][:-1], given["input_ids"][i, real[i]][1:]) for i in range(3)
+        ]
+        assert found["loss"][layer] == pytest.approx(float(sum(rows)) / 3, abs=1e-5)
 
 
 def test_there_is_no_lens_without_an_unembedding() -> None:
@@ -297,6 +301,7 @@ def test_there_is_no_lens_without_an_unembedding() -> None:
     found = observe(model, given, ["lens"])["lens"]
     assert found["encoder.body.stack"] == {}
     assert found["decoder.stack"]["agreement"][-1] == 1.0
+    assert "loss" not in found["decoder.stack"]  # it does not predict what the encoder reads
 
 
 def test_communities_have_a_row_for_each_layer() -> None:
