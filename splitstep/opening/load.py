@@ -1,9 +1,12 @@
-"""The one loader: a run of ours, a model's folder, a GGUF file or a name on the Hub becomes a model and its tokenizer.
+"""The one loader: a run of ours, a model's or an adapter's folder, a GGUF file or a name on the Hub becomes a model
+and its tokenizer.
 
 Weights come from safetensors and GGUF only, never from pickles. Code that comes with a model runs only if you say so.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -34,11 +37,19 @@ from ..support.gguf_file import gguf_source, gguf_tokenizer, is_gguf
 from ..support.words import first_line
 from ..text.open_tokenizer import TOKENIZERS
 from ..training.directory import RunDirectory
+from .adapters import ADAPTED, ADAPTER, OTHERWISE, Adapter, merged, read_adapter
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "model*.safetensors"]  # of a model on the Hub; pickles never
+WANTED = [
+    "*.json",
+    "*.txt",
+    "*.model",
+    "*.jinja",
+    "model*.safetensors",
+    ADAPTED,
+]  # of a model on the Hub; pickles never
 WHAT = "a run of splitstep, a model's folder, a GGUF file, or a model's name on the Hub"
-CONFIG, ADAPTER = "config.json", "adapter_config.json"
+CONFIG, MODULES = "config.json", "modules.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 REPEATED = re.compile("(layers?|blocks?|experts|depth)$")  # entries that say how often something is built
 POINTER = b"version https://git-lfs"  # how the small files begin that stand for large ones after a clone without LFS
@@ -91,11 +102,11 @@ def opened_from(place: Path, name: str | Path, trust_remote_code: bool) -> Opene
     return open_folder(download(str(name), trust_remote_code), str(name), "hub", trust_remote_code)
 
 
-def download(name: str, trust_remote_code: bool) -> Path:
+def download(name: str, trust_remote_code: bool, revision: str | None = None) -> Path:
     """The folder into which the Hub's model of this name is downloaded, unless it is there already."""
     try:
         wanted = [*WANTED, "*.py"] if trust_remote_code else WANTED
-        return Path(snapshot_download(name, allow_patterns=wanted, ignore_patterns="*/*"))
+        return Path(snapshot_download(name, revision=revision, allow_patterns=wanted, ignore_patterns="*/*"))
     except Exception as error:  # connections fail in many ways
         raise ValueError(
             f"there is no folder {name}, and no model of that name comes from the Hub: check the spelling and the "
@@ -106,13 +117,63 @@ def download(name: str, trust_remote_code: bool) -> Path:
 def open_folder(
     folder: Path, name: str, source: Literal["run", "folder", "hub"], trust_remote_code: bool = False
 ) -> Opened:
-    """The model in a folder."""
+    """The model in a folder: that of sentence-transformers inside of it, an adapter's base with the adapter merged."""
+    folder = transformer_in(folder)
+    if not (folder / ADAPTER).is_file():
+        return open_whole(folder, name, source, trust_remote_code)
+    adapter = read_adapter(folder)
+    base = open_whole(base_of(adapter, source, trust_remote_code), name, source, trust_remote_code)
+    check_part(folder / ADAPTED, 1)
+    with opens(folder):
+        tokenizer = read_tokenizer(folder, trust_remote_code) or base.tokenizer
+        return base._replace(model=merged(base.model, adapter).eval(), tokenizer=tokenizer)
+
+
+def base_of(adapter: Adapter, source: str, trust_remote_code: bool) -> Path:
+    """The folder of an adapter's base model. It comes from the Hub only if the adapter did."""
+    if here := adapter.base_folder():
+        return here
+    if source != "hub" or not HUB_NAME.fullmatch(adapter.base):
+        raise adapter.not_here()
+    return download(adapter.base, trust_remote_code, adapter.revision)
+
+
+def transformer_in(folder: Path) -> Path:
+    """The folder itself or, if it is one of sentence-transformers, that of the Transformer among its modules."""
+    if not (folder / MODULES).is_file():
+        return folder
+    rows = read_json(folder / MODULES, "list", hint=DAMAGED)
+    kinds = {str(row.get("type")).rpartition(".")[2]: row.get("path") for row in rows if isinstance(row, dict)}
+    path = kinds.get("Transformer")
+    if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
+        raise ValueError(
+            f"{folder / MODULES} names no Transformer inside of the folder, but {', '.join(kinds) or 'nothing'}: name "
+            f"the folder of one, with its {CONFIG}"
+        )
+    return folder / path
+
+
+def open_whole(
+    folder: Path, name: str, source: Literal["run", "folder", "hub"], trust_remote_code: bool = False
+) -> Opened:
+    """The model in a folder that holds all of its weights."""
     check_folder(folder, trust_remote_code)
+    with opens(folder):
+        model, processor = read_model(folder, trust_remote_code), read_processor(folder, trust_remote_code)
+        return Opened(model.eval(), read_tokenizer(folder, trust_remote_code), processor, name, source)
+
+
+def read_tokenizer(folder: Path, trust_remote_code: bool) -> Any:
+    """The tokenizer in a folder, if there is one."""
+    reads = any((folder / file).is_file() for file in TOKENIZERS)
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code) if reads else None
+
+
+@contextmanager
+def opens(folder: Path) -> Iterator[None]:
+    """Make one line of whatever goes wrong while a folder is read."""
     try:
-        model = read_model(folder, trust_remote_code)
-        reads = any((folder / file).is_file() for file in TOKENIZERS)
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code) if reads else None
-        processor = read_processor(folder, trust_remote_code)
+        yield
     except Exception as error:  # what a folder holds can break its reader in any way
         if isinstance(error, Untrusted):
             raise
@@ -123,7 +184,6 @@ def open_folder(
                 f"{folder} has a damaged weight file, perhaps half of it: download it again ({first_line(error)})"
             ) from None
         raise ValueError(f"{folder} does not open: {explained(error)}") from None
-    return Opened(model.eval(), tokenizer, processor, name, source)
 
 
 def explained(error: Exception) -> str:
@@ -215,9 +275,7 @@ def check_folder(folder: Path, trust_remote_code: bool) -> None:
 def read_config(folder: Path) -> dict[str, Any]:
     """The model's config.json."""
     if (folder / ADAPTER).is_file():
-        raise ValueError(
-            f"{folder} holds an adapter ({ADAPTER}): load it with peft, merge it (merge_and_unload) and save the result"
-        )
+        raise ValueError(f"{folder} is an adapter ({ADAPTER}), not the whole model of another one: {OTHERWISE}")
     if not (folder / CONFIG).is_file():
         raise ValueError(f"{folder} is not a model: it has no {CONFIG}{remedy(folder)}")
     document = read_json(folder / CONFIG, hint=DAMAGED)
