@@ -1,0 +1,168 @@
+"""What sentences about a model need beside probes and cuts: figures text by text, of batches that have passed it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from ...flows.flow import one_state
+from ...integrate import State
+from ...kernels.loss import IGNORED
+from ...models import CausalConfig
+from ...probes.probe import texts_of
+from ...probes.watching import real_tokens
+from .cuts import Passed, after, changes_at
+from .evidence import Coordinate, Figures, Health, Held
+from .own_probes import mean_shares, rounded
+
+OUTLIER = 0.1  # share of the squared norm in one coordinate: in a width of 100 or more, ten times an equal share
+MOST = 6  # coordinates that are held: each takes two passes
+
+
+def health(passed: Passed, spelt: Sequence[int | None] = ()) -> Health:
+    """The health of a model as one batch shows it; `spelt`: how many bytes the predicted tokens of each text spell."""
+    broken = tuple(f"state {i}" for i, x in enumerate(passed.starts) if not bool(one_state(x).isfinite().all()))
+    idle = tuple(layer for layer in range(passed.layers) if same(*passed.starts[layer : layer + 2]))
+    return Health(broken, idle, uniform_guess(passed), bits_per_byte(passed, spelt))
+
+
+def same(one: State, other: State) -> bool:
+    """Whether two states are equal, number by number."""
+    pairs = zip(one, other, strict=True) if isinstance(one, tuple) else ((one, other),)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+def whole_health(model: nn.Module, batches: Sequence[Health]) -> Health:
+    """The health of a model from that of its batches: a layer is idle if it is so in all of them."""
+    tensors = [name for name, x in model.state_dict().items() if x.is_floating_point() and not bool(x.isfinite().all())]
+    states = dict.fromkeys(name for one in batches for name in one.not_finite)
+    idle = set[int].intersection(*(set(one.idle) for one in batches)) if batches else set[int]()
+    guess = next((one.guess for one in batches), None)
+    bits = tuple(x for one in batches for x in one.bits)
+    return Health((*tensors, *states), tuple(sorted(idle)), guess, bits)
+
+
+def uniform_guess(passed: Passed) -> float | None:
+    """The loss of a model that gives every word, or every class, the same probability; None if its loss is not of one
+    choice among several."""
+    model: Any = passed.flow.model
+    if passed.judge.by == "next token":
+        return math.log(model.config.get_text_config().vocab_size)
+    labels = passed.inputs.get("labels")
+    if passed.judge.by == "output" or labels is None or labels.is_floating_point():
+        return None
+    head = model.get_output_embeddings()
+    kinds = model.config.num_labels if head is None else len(head.weight)
+    return math.log(kinds) if kinds > 1 else None
+
+
+def bits_per_byte(passed: Passed, spelt: Sequence[int | None]) -> Figures:
+    """The loss of all predictions of a text over its bytes, in bits; empty if not every token but the first is
+    predicted."""
+    many = predictions(passed)
+    if passed.losses is None or many is None or len(spelt) != len(many) or not all(spelt):
+        return ()
+    rows = zip(passed.losses, many, spelt, strict=True)
+    return tuple(loss * count / (math.log(2) * (size or 1)) for loss, count, size in rows)
+
+
+def predictions(passed: Passed) -> list[int] | None:
+    """How many tokens of each text are predicted, if it is all but the first."""
+    model, labels = passed.flow.model, passed.inputs.get("labels")
+    if passed.judge.by == "output" or (passed.judge.by == "labels" and not isinstance(model.config, CausalConfig)):
+        return None
+    ids = passed.inputs["input_ids"]
+    mask = passed.inputs.get("attention_mask", torch.ones_like(ids))[:, 1:] != 0
+    if labels is not None and not torch.equal(labels[:, 1:], ids[:, 1:].masked_fill(~mask, IGNORED)):
+        return None
+    return mask.sum(1).tolist()
+
+
+def predicted_bytes(tokenizer: Any, ids: Sequence[int]) -> int | None:
+    """How many bytes all tokens but the first spell; a character that is cut off counts as the sign for one."""
+    if tokenizer is None:
+        return None
+    how = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
+    whole, first = (tokenizer.decode(some, **how) for some in (ids, ids[:1]))
+    return len(whole.encode()) - len(first.encode())
+
+
+def real_states(passed: Passed) -> list[list[Tensor]]:
+    """The real tokens [n, width] of each text in each of the L + 1 states."""
+    states = list(map(one_state, passed.starts))
+    real = real_tokens(passed.inputs, states[0], "decoder_input_ids" in passed.inputs)
+    return [texts_of(x, real, len(x)) for x in states]
+
+
+def coordinate_shares(passed: Passed) -> Tensor:
+    """The share of each coordinate in the squared norm, in the mean over tokens, with and without the first one
+    [texts, 2, L + 1, width]."""
+    kinds = [[(x, x[1:]) for x in texts] for texts in real_states(passed)]
+    rows = [[torch.stack([mean_shares(x, None) for x in both]) for both in texts] for texts in kinds]
+    return torch.stack([torch.stack(row) for row in rows], 2).cpu()
+
+
+def coordinates(shares: Tensor) -> tuple[Coordinate, ...]:
+    """Those that hold more than a tenth of the squared norm in some state, in the mean over texts, the largest first;
+    from the shares of all texts."""
+    top, state = shares[:, 0].mean(0).max(0)  # by coordinate
+    chosen = [j for j in top.argsort(descending=True).tolist()[:MOST] if top[j] > OUTLIER]
+    return tuple(
+        Coordinate(j, int(state[j]), *(tuple(map(rounded, row)) for row in shares[:, :, state[j], j].T.tolist()))
+        for j in chosen
+    )
+
+
+@torch.no_grad()
+def held(passed: Passed, chosen: Sequence[int], values: Tensor) -> list[float]:
+    """What it costs to hold coordinates still, text by text, at values [texts, L + 1, coordinates] in every state."""
+    values = values.to(one_state(passed.starts[0]))
+
+    def still(x: State, state: int) -> State:
+        if isinstance(x, tuple):
+            return tuple(still(half, state) for half in x)
+        return x.index_copy(-1, places.to(x.device), values[:, None, state].expand(*x.shape[:-1], -1))
+
+    places = torch.tensor(list(chosen))
+    x = still(passed.starts[0], 0)
+    for layer in range(passed.layers):
+        x = still(after(passed.flow, layer, x, passed.context), layer + 1)
+    return changes_at(passed, x)
+
+
+def token_means(passed: Passed, chosen: Sequence[int]) -> Tensor:
+    """The means of coordinates over the tokens of each text [texts, L + 1, coordinates]."""
+    rows = [[x[:, list(chosen)].double().mean(0) for x in texts] for texts in real_states(passed)]
+    return torch.stack([torch.stack(row) for row in rows], 1)
+
+
+def of_others(means: Tensor) -> Tensor:
+    """The mean over all other texts, for each text."""
+    return (means.sum(0) - means) / (len(means) - 1)
+
+
+def held_costs(batches: Sequence[Passed], chosen: Sequence[int]) -> Iterator[Held]:
+    """What holding each coordinate costs, at its mean over other texts, if there are any, and at zero."""
+    for j in chosen:
+        means = torch.cat([token_means(one, (j,)) for one in batches])
+        ways: tuple[tuple[Literal["mean", "zero"], Tensor], ...]
+        ways = ("mean", of_others(means)), ("zero", torch.zeros_like(means))
+        for at, values in ways:
+            rows = values.split([len(one.output) for one in batches])
+            costs = [x for one, some in zip(batches, rows, strict=True) for x in held(one, (j,), some)]
+            if at == "zero" or len(means) > 1:
+                yield Held((j,), at, tuple(map(rounded, costs)))
+
+
+@torch.no_grad()
+def lens_losses(passed: Passed) -> list[Figures]:
+    """The loss if the model ended after each state, a row a text; empty if it has no loss. Probes give the same of
+    next tokens; this is that of tasks with labels."""
+    ends = (passed.judge.output(passed.flow, x, passed.context, passed.inputs) for x in passed.starts)
+    found = [passed.judge.losses(one, passed.inputs) for one in ends]
+    known = [one for one in found if one is not None]
+    return list(zip(*known, strict=True)) if len(known) == len(found) else []
