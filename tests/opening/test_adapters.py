@@ -60,7 +60,7 @@ def save_adapter(model: Any, folder: Path) -> None:
 
 def assert_same(logits: Tensor, expected: Tensor) -> None:
     """Equal up to 1e-6 of the largest logit."""
-    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-6 * float(expected.abs().max()))
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-6 * float(expected.detach().abs().max()))
 
 
 @pytest.fixture
