@@ -1,17 +1,22 @@
-"""The layers of a causal model: found by running it, and fewer of them as a smaller model."""
+"""The layers of a model: found by running it, and some of them as a smaller model."""
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
-from torch import nn
+from huggingface_hub.errors import StrictDataclassError
+from torch import Tensor, nn
 
-from ..models import SplitstepModel
+from ..models import SplitstepConfig, SplitstepModel
 from ..models.base import all_stacks
+from ..support.words import listed
 from .blocks import Call, check_chains, find_chains, following, list_name
 from .examples import made_up
 
 COUNTS = ("num_hidden_layers", "layers")  # what configs call the number of layers; the first is transformers' own name
+COUNTED = re.compile("(layers?|blocks?|depth)$")  # other names of it, such as num_decoder_layers
 CAUSAL = ("ForCausalLM", "LMHeadModel")  # how classes of causal models are called
 
 
@@ -41,9 +46,9 @@ def block_calls(model: Any, name: str) -> list[Call]:
 
 
 def layers_of(model: Any, name: str) -> list[nn.Module]:
-    """The layers of a model: its blocks, or those of our own stacks."""
+    """The layers that lead to a model's output: its blocks, or those of our own stack."""
     if isinstance(model, SplitstepModel):
-        return [layer for stack in all_stacks(model) for layer in stack.layers]
+        return list([*all_stacks(model)][-1].layers)
     return [call.module for call in block_calls(model, name)]
 
 
@@ -53,7 +58,7 @@ def layer_list(model: Any, name: str) -> nn.ModuleList:
     names = {module: path for path, module in model.named_modules()}
     home = model.get_submodule(list_name(names[layers[0]]))
     if not isinstance(home, nn.ModuleList) or list(home) != layers:
-        raise ValueError(f"{name}: its layers are not one list, so none can be left out: name a student instead")
+        raise ValueError(f"{name}: its layers are not one list, so no model without some of them can be made")
     return home
 
 
@@ -71,14 +76,48 @@ def with_layers(model: Any, count: int, name: str) -> Any:
             f"{name} has {len(home)} layers, of which {count} cannot be kept, for {why}: set --student-layers, in a "
             f"recipe model.layers, to a number from 2 to {len(home)}"
         )
-    kept = kept_layers(count, len(home))
-    config = smaller_config(model.config, kept, len(home))
+    return only_layers(model, kept_layers(count, len(home)), name)
+
+
+def only_layers(model: Any, kept: Sequence[int], name: str) -> Any:
+    """The model with these of its layers, the other weights as they are; the model itself is taken apart."""
+    home = layer_list(model, name)
+    kept = sorted({*kept} & {*range(len(home))})
+    if len(kept) < 2:
+        raise ValueError(f"{name} would have {len(kept)} of its {len(home)} layers: leave at least two")
     weights, prefix = model.state_dict(), name_of(model, home)
-    made = type(model)._from_config(config, dtype=model.dtype)
-    names = {name: source_name(name, prefix, kept) for name in made.state_dict()}
-    made.load_state_dict({name: weights[source] for name, source in names.items()})
+    for config in smaller_configs(model.config, kept, len(home)):
+        made = built(type(model), config, model.dtype)
+        if made is not None and len(made.get_submodule(prefix)) == len(kept):
+            sources = {one: weights.get(source_name(one, prefix, kept)) for one in made.state_dict()}
+            if fits(made, sources):
+                return filled(made, sources, model)
+    raise ValueError(
+        f"{name} has no entry in its config.json that makes a {type(model).__name__} of layers "
+        f"{listed([*map(str, kept)])} alone: its layers differ by their place, so leave out other ones"
+    )
+
+
+def built(kind: Any, config: Any, dtype: Any) -> Any:
+    """A model of this class; None if it refuses the config, in which an entry may have been no number of layers."""
+    try:
+        return kind._from_config(config, dtype=dtype)
+    except (ValueError, TypeError, StrictDataclassError):
+        return None
+
+
+def fits(made: nn.Module, weights: Mapping[str, Tensor | None]) -> bool:
+    """Whether the whole model has a weight for each of the smaller one's."""
+    state = made.state_dict()
+    return all(x is not None and x.shape == state[one].shape for one, x in weights.items())
+
+
+def filled(made: Any, weights: Mapping[str, Any], model: Any) -> Any:
+    """The smaller model with its weights and how the whole one writes texts."""
+    made.load_state_dict(weights)
     made.tie_weights()
-    made.generation_config = deepcopy(model.generation_config)
+    if model.can_generate():
+        made.generation_config = deepcopy(model.generation_config)
     return made.eval()
 
 
@@ -86,7 +125,7 @@ def name_of(model: nn.Module, module: nn.Module) -> str:
     return next(name for name, one in model.named_modules() if one is module)
 
 
-def source_name(name: str, prefix: str, kept: list[int]) -> str:
+def source_name(name: str, prefix: str, kept: Sequence[int]) -> str:
     """The name in the whole model of a weight of the smaller one."""
     if not name.startswith(f"{prefix}."):
         return name
@@ -94,15 +133,27 @@ def source_name(name: str, prefix: str, kept: list[int]) -> str:
     return f"{prefix}.{kept[int(number)]}.{rest}"
 
 
-def smaller_config(config: Any, kept: list[int], layers: int) -> Any:
-    """The config for so many layers; entries that have one value a layer keep those of the layers that stay."""
-    made = deepcopy(config)
-    for key, value in config.to_dict().items():
+def smaller_configs(config: Any, kept: Sequence[int], layers: int) -> Iterator[Any]:
+    """Configs for so many layers: by the usual entries, then by each other that may say how many there are. Entries
+    that have one value a layer keep those of the layers that stay."""
+    entries, made = config.to_dict(), deepcopy(config)
+    made.architectures = [*(config.architectures or [])]
+    for key, value in entries.items():
         if isinstance(value, list | tuple) and len(value) == layers:
             setattr(made, key, [value[number] for number in kept])
-    for name in COUNTS:
+    if isinstance(config, SplitstepConfig) and isinstance(config.ffn, list):  # a width for each field, not each layer
+        *before, rows = config.ffn_rows()
+        made.ffn = [width for one in (*before, [rows[number] for number in kept]) for row in one for width in row]
+    others = (key for key, value in entries.items() if COUNTED.search(key) and value == layers)
+    for names in (COUNTS, *((key,) for key in others)):
+        yield with_counts(made, names, layers, len(kept))
+
+
+def with_counts(config: Any, names: Sequence[str], layers: int, count: int) -> Any:
+    """The config in which those of these entries that say how many layers there are say so many."""
+    made = deepcopy(config)
+    for name in names:
         with suppress(AttributeError):
             if getattr(config, name) == layers:
-                setattr(made, name, len(kept))
-    made.architectures = [*(config.architectures or [])]
+                setattr(made, name, count)
     return made

@@ -7,6 +7,7 @@ A cost is a function of the layers that are gone already and of one more, so who
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple, final
 
@@ -15,11 +16,16 @@ from torch import Tensor
 
 from ...experiments.statistics import estimate
 from ...flows import Flow
+from ...flows.layers import only_layers
 from ...integrate import State, Step, integrate
+from ...opening import Opened
 from ...scheme import Scheme
+from ...support.files import whole_folder
+from ...support.words import listed
 from .evidence import CutList, Figures
 from .judge import Judge, relative
 
+SAME = 1e-4  # by how much of it the output of a saved model may differ from that of the cut
 CHEAPEST = 8  # layers among which a greedy list chooses: on SmolLM2 they give the list that all 28 give
 Cost = Callable[[tuple[int, ...], int], Figures]
 """cost(gone, layer): what leaving out a layer beside those that are gone costs in all, text by text."""
@@ -214,3 +220,23 @@ def cut_list(how: Any, steps: Iterable[Chosen], chosen_on: int, costs: Iterable[
     kept = list(steps)
     ties = tuple(k for k, one in enumerate(kept, 1) if one.tie)
     return CutList(how, tuple(one.layer for one in kept), chosen_on, tuple(costs), ties)
+
+
+def save_without(opened: Opened, one: Passed, layers: Collection[int], folder: Path) -> None:
+    """Save the model without these layers, with its tokenizer: it returns what the cut of this batch returned."""
+    if folder.exists():
+        raise ValueError(f"--save {folder}: it is there already, so name a new folder")
+    cut = without(one, layers)
+    smaller = only_layers(opened.model, [n for n in range(one.layers) if n not in cut.gone], opened.name)
+    with torch.no_grad():
+        wanted = one.judge.output(one.flow, cut.starts[-1], one.context, one.inputs)
+    if not max(relative(one.judge.of_model(smaller, one.inputs).to(wanted), wanted)) <= SAME:
+        names = listed([*map(str, sorted(cut.gone))])
+        raise ValueError(
+            f"--save: {opened.name} without layers {names} does not give what the cut gave: its layers differ by their "
+            "place, so leave out other ones"
+        )
+    with whole_folder(folder) as made:
+        for part in (smaller, opened.tokenizer, opened.processor):
+            if part is not None:
+                part.save_pretrained(made)

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from ...flows import Flow
 from ...flows.blocks import first_float
+from ...flows.calls import called
 from ...flows.examples import as_inputs
 from ...flows.layout import batch_of
 from ...flows.passes import examples_of
@@ -52,6 +53,14 @@ class Judge(NamedTuple):
         flow.last = as_inputs(flow.model, inputs)
         return torch.cat(losses)
 
+    @torch.no_grad()
+    def of_model(self, model: Any, inputs: Mapping[str, Any]) -> Tensor:
+        """What a model returns for a batch by itself, without a flow; a loss of its own for one text after another."""
+        batch = batch_of(inputs)
+        rows = [examples_of(inputs, batch, (i,)) for i in range(batch)] if self.by == "labels" else [inputs]
+        outputs = [first_float(called(model, as_inputs(model, row)).output) for row in rows]
+        return torch.cat([x.reshape(1) if self.by == "labels" else x for x in outputs if x is not None])
+
     def losses(self, output: Tensor, inputs: Mapping[str, Any]) -> list[float] | None:
         """Nats for each prediction, in the mean over those of each text; None: the model has no loss."""
         if self.by == "labels":
@@ -72,9 +81,9 @@ class Judge(NamedTuple):
 
 
 def relative(output: Tensor, own: Tensor) -> list[float]:
-    """|y' - y| / |y| of each row."""
-    moved, size = ((one.flatten(1).double().norm(dim=1)) for one in (output - own, own))
-    return (moved / size).tolist()
+    """|y' - y| / |y| of each row; 0 if nothing has changed, whatever y is."""
+    moved, size = (torch.linalg.vector_norm(x.double().reshape(len(x), -1), dim=1) for x in (output - own, own))
+    return (moved / size.clamp(min=torch.finfo(size.dtype).tiny)).tolist()
 
 
 def row_of(x: State, i: int) -> State:
