@@ -52,7 +52,7 @@ class Adapter(NamedTuple):
 
 def read_adapter(folder: Path) -> Adapter:
     """The adapter in a folder, unless it is of a kind that does not merge, or its weights are pickled or missing."""
-    document = read_json(folder / ADAPTER, hint="; it is damaged, so copy it again")
+    document = read_json(folder / ADAPTER, hint="it is damaged, so copy it again")
     kind, base, revision = (document.get(key) for key in ("peft_type", "base_model_name_or_path", "revision"))
     if kind not in MERGED or document.get(MARK):
         raise ValueError(f"{folder} holds an adapter of the kind {kind}, which has no weights to merge: {OTHERWISE}")

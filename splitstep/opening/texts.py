@@ -1,15 +1,21 @@
-"""Texts to run a language model on: read from a file or the package's own, and as padded batches of tokens."""
+"""Texts to run a language model on: read from anywhere or the package's own, and as padded batches of tokens."""
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ..kernels.loss import IGNORED
-from ..support.documents import json_lines, read_lines
+from ..support.documents import decode, json_lines, read_lines, split_lines
+from ..support.words import first_line
+from .held_out import HELD_OUT, HeldOut
+
+STANDARD_INPUT = "-"
+HEAD = 4096  # bytes in which a file that is not text shows it
 
 TEXTS = (
     "The bridge over the river was closed for repairs in the spring, so everyone in the village took the ferry. It "
@@ -52,19 +58,64 @@ def default_texts() -> list[str]:
     return list(TEXTS)
 
 
+def held_out_texts() -> list[HeldOut]:
+    """Others that come with the package, each with its kind: to judge on them what was chosen on the eight."""
+    return list(HELD_OUT)
+
+
 def read_texts(path: str | Path) -> list[str]:
-    """The texts in a file: one a line, or, if its name ends in .jsonl, one JSON object with "text" a line."""
+    """The texts in a file: one a line, or, if its name ends in .jsonl, one JSON object with "text" a line; those of a
+    folder: each text file in it; or the lines of standard input, which is read only once: "-"."""
     file = Path(path).expanduser()
-    if not file.is_file():
-        raise ValueError(f"there is no file of texts {path}: name a file with one text a line")
-    lines, wanted = read_lines(file), 'write {"text": "..."}'
-    if file.suffix == ".jsonl":
-        lines = [text_of(row, f"{path}, line {number}", wanted) for number, row in json_lines(lines, str(path), wanted)]
+    if str(path) == STANDARD_INPUT:
+        found, needed = stripped(standard_input()), "write one text a line"
+    elif file.is_dir():
+        found, needed = texts_in(file), "put a text file in it for each text"
+    elif file.is_file():
+        found, needed = texts_of(file, str(path)), "write one text a line"
     else:
-        lines = [line.strip() for line in lines]
-    if not (found := [text for text in lines if text.strip()]):
-        raise ValueError(f"{path} has no texts: write one text a line")
+        raise ValueError(f"there is no file of texts {path}: name a file with one text a line, a folder, or -")
+    if not (found := [text for text in found if text.strip()]):
+        raise ValueError(f"{path} has no texts: {needed}")
     return found
+
+
+def standard_input() -> list[str]:
+    """The lines of standard input; a terminal is refused."""
+    if sys.stdin.isatty():
+        raise ValueError("texts are to come from standard input (-), and that is a terminal: pipe a file into it")
+    return split_lines(decode(sys.stdin.buffer.read(), "standard input"))
+
+
+def stripped(lines: Sequence[str]) -> list[str]:
+    return [line.strip() for line in lines]
+
+
+def texts_of(file: Path, name: str) -> list[str]:
+    """The texts in a file, called by a name."""
+    lines, wanted = read_lines(file), 'write {"text": "..."}'
+    if file.suffix != ".jsonl":
+        return stripped(lines)
+    return [text_of(row, f"{name}, line {number}", wanted) for number, row in json_lines(lines, name, wanted)]
+
+
+def texts_in(folder: Path) -> list[str]:
+    """The text files of a folder, by name; hidden ones and other files are left out."""
+    files = sorted(one for one in folder.iterdir() if one.is_file() and not one.name.startswith("."))
+    return [one.read_text(encoding="utf-8-sig") for one in files if is_text(one)]
+
+
+def is_text(file: Path) -> bool:
+    """Whether all of a file is UTF-8 text."""
+    with file.open("rb") as stream:
+        if b"\0" in stream.read(HEAD):  # weights, for example
+            return False
+        stream.seek(0)
+        try:
+            decode(stream.read(), file.name)
+        except ValueError:
+            return False
+    return True
 
 
 def text_of(row: Mapping[str, Any], where: str, wanted: str) -> str:
@@ -86,6 +137,38 @@ def batches_of(texts: Sequence[str], tokenizer: Any, tokens: int, size: int) -> 
     for start in range(0, len(texts), size):
         some = texts[start : start + size]
         yield padded([tokens_of(text, tokenizer, tokens) for text in some], padding)
+
+
+@final
+class ChatTokenizer:
+    """A tokenizer that reads each text as one turn of a user, in its chat template."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+
+    def __call__(self, text: str, truncation: bool, max_length: int) -> dict[str, list[int]]:
+        turns = [{"role": "user", "content": text}]
+        try:
+            ids = self.tokenizer.apply_chat_template(
+                turns, return_dict=False, truncation=truncation, max_length=max_length
+            )
+        except Exception as error:  # templates are programs
+            raise ValueError(
+                f"the chat template fails on {text[:40]!r} ({first_line(error)}): leave out --chat"
+            ) from None
+        return {"input_ids": ids}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # a protocol such as copying
+            raise AttributeError(name)
+        return getattr(self.tokenizer, name)
+
+
+def with_chat(tokenizer: Any, name: str) -> ChatTokenizer:
+    """The tokenizer of the model of this name, for `--chat`."""
+    if not tokenizer.chat_template:
+        raise ValueError(f"the tokenizer of {name} has no chat template: leave out --chat")
+    return ChatTokenizer(tokenizer)
 
 
 def tokens_of(text: str, tokenizer: Any, tokens: int) -> list[int]:
