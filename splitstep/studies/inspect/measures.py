@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ...flows.flow import one_state
-from ...integrate import State
+from ...integrate import State, integrate
 from ...kernels.loss import IGNORED
 from ...models import CausalConfig
 from ...probes.probe import texts_of
 from ...probes.watching import real_tokens
-from .cuts import Passed, after, changes_at
+from .cuts import Passed, changes_at, steps_of
 from .evidence import Coordinate, Figures, Health, Held
 from .own_probes import mean_shares, rounded
 
@@ -127,10 +127,10 @@ def held(passed: Passed, chosen: Sequence[int], values: Tensor) -> list[float]:
             return tuple(still(half, state) for half in x)
         return x.index_copy(-1, places.to(x.device), values[:, None, state].expand(*x.shape[:-1], -1))
 
-    places = torch.tensor(list(chosen))
+    places, flow = torch.tensor(list(chosen)), passed.flow
     x = still(passed.starts[0], 0)
     for layer in range(passed.layers):
-        x = still(after(passed.flow, layer, x, passed.context), layer + 1)
+        x = still(integrate(flow.scheme, steps_of(flow, layer), x, passed.context), layer + 1)
     return changes_at(passed, x)
 
 
@@ -148,14 +148,15 @@ def of_others(means: Tensor) -> Tensor:
 def held_costs(batches: Sequence[Passed], chosen: Sequence[int]) -> Iterator[Held]:
     """What holding each coordinate costs, at its mean over other texts, if there are any, and at zero."""
     for j in chosen:
-        means = torch.cat([token_means(one, (j,)) for one in batches])
+        own = [token_means(one, (j,)) for one in batches]
+        means = torch.cat(own)
         ways: tuple[tuple[Literal["mean", "zero"], Tensor], ...]
         ways = ("mean", of_others(means)), ("zero", torch.zeros_like(means))
         for at, values in ways:
-            rows = values.split([len(one.output) for one in batches])
+            rows = values.split([*map(len, own)])
             costs = [x for one, some in zip(batches, rows, strict=True) for x in held(one, (j,), some)]
             if at == "zero" or len(means) > 1:
-                yield Held((j,), at, tuple(map(rounded, costs)))
+                yield Held((j,), at, tuple(costs))
 
 
 @torch.no_grad()
