@@ -1,11 +1,12 @@
 """Communities of residual coordinates: the graph that a Jacobian spans, and what the Jacobian does to its communities.
 
 Nodes are the coordinates of the stream, and the weight of an edge is |J_ij| + |J_ji|, without loops. Louvain's method
-is written out for dense graphs: that of networkx walks over dictionaries, and 10 seeds for every layer of a network
-would take longer than everything else together. The tests hold one against the other.
+is written out for dense graphs, all seeds of several layers side by side: that of networkx walks over dictionaries, and
+10 seeds for every layer of a network would take longer than everything else together. The tests hold one against the
+other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import nan
 from typing import Any, NamedTuple, final
@@ -21,6 +22,9 @@ from .probe import Figures, Pass
 Array = NDArray[Any]
 SEEDS, PERMUTATIONS = 10, 1000
 ROUNDS = 10  # of the first phase: later ones move few nodes, and add less than 1e-3 to the modularity
+WEIGHTS = 2**22  # of graphs that are looked at side by side
+POWERS = 50  # of a matrix, for its leading eigenvector
+FEW = 8  # nodes for each community, from which on the sums of all communities are kept
 
 
 class Communities(NamedTuple):
@@ -49,26 +53,29 @@ def coupling_graph(jacobians: Sequence[Tensor]) -> Array:
 def modularity(weights: Array, labels: Array) -> float:
     """Q = sum_c (w_cc / w - (k_c / w)^2), w_cc the weight inside of community c, k_c its degree, w the whole weight
     (both directions of an edge count)."""
-    inside = one_hot(labels).T @ weights @ one_hot(labels)
-    whole = weights.sum()
+    belongs, whole = one_hot(labels), weights.sum()
+    inside = belongs.T @ weights @ belongs
     return float(inside.trace() / whole - ((inside.sum(1) / whole) ** 2).sum())
 
 
-def one_hot(labels: Array) -> Array:
+def one_hot(labels: Array, count: int | None = None) -> Array:
     """[n, communities]: 1 where a node belongs."""
-    return np.eye(int(labels.max()) + 1)[labels]
+    return np.eye(int(labels.max()) + 1 if count is None else count)[labels]
 
 
-def partitions(weights: Array, seeds: Sequence[int]) -> list[Array]:
-    """Partitions of large modularity as labels 0, 1, ... [n] (Blondel et al., 2008), one for each seed.
+def partitions(graphs: Array, seeds: Sequence[int]) -> list[list[Array]]:
+    """Partitions of large modularity as labels 0, 1, ... [n] (Blondel et al., 2008), for each graph [graphs, n, n] one
+    for each seed.
 
     Each node in turn joins the community that adds most to the modularity, until none moves; then communities become
     nodes, and so on until nothing changes. A seed draws the order of the nodes. The first phase, which takes nearly all
-    of the time, runs for all seeds at once.
+    of the time, runs for all graphs and seeds at once.
     """
-    generators = [np.random.default_rng(seed) for seed in seeds]
-    firsts = joined_neighbours(weights, generators)
-    return [merged(weights, first, generator) for first, generator in zip(firsts, generators, strict=True)]
+    of = np.repeat(np.arange(len(graphs)), len(seeds))
+    generators = [np.random.default_rng(seed) for _ in graphs for seed in seeds]
+    firsts = joined_neighbours(graphs, of, generators)
+    found = [merged(graphs[g], *one) for g, one in zip(of, zip(firsts, generators, strict=True), strict=True)]
+    return [found[i : i + len(seeds)] for i in range(0, len(found), len(seeds))]
 
 
 def merged(weights: Array, joined: Array, generator: np.random.Generator) -> Array:
@@ -77,69 +84,102 @@ def merged(weights: Array, joined: Array, generator: np.random.Generator) -> Arr
     while joined.max() + 1 < len(weights):
         labels = joined[labels]
         weights = one_hot(joined).T @ weights @ one_hot(joined)
-        [joined] = joined_neighbours(weights, [generator])
+        [joined] = joined_neighbours(weights[None], np.zeros(1, dtype=int), [generator])
     return labels
 
 
-def joined_neighbours(weights: Array, generators: Sequence[np.random.Generator]) -> list[Array]:
-    """Labels after the first phase of Louvain's method, for each generator."""
-    n, many = len(weights), len(generators)
+def joined_neighbours(graphs: Array, of: Array, generators: Sequence[np.random.Generator]) -> list[Array]:
+    """Labels after the first phase of Louvain's method, for each generator; `of` says on which graph it runs."""
+    n, many = graphs.shape[-1], len(generators)
     labels = np.tile(np.arange(n), (many, 1))
     moving = np.arange(many)  # the runs that still change
     for _ in range(ROUNDS):
         if not len(moving):
             break
         orders = np.stack([generators[int(run)].permutation(n) for run in moving])
-        found, changed = one_round(weights, labels[moving], orders)
+        found, changed = one_round(graphs, of[moving], labels[moving], orders)
         labels[moving] = [np.unique(one, return_inverse=True)[1] for one in found]
         moving = moving[changed]
     return list(labels)
 
 
-def one_round(weights: Array, labels: Array, orders: Array) -> tuple[Array, Array]:
+def one_round(graphs: Array, of: Array, labels: Array, orders: Array) -> tuple[Array, Array]:
     """Labels [runs, n] after each node in turn has joined its best community, and which runs have changed. One label is
-    of no node, so a node can also be alone."""
-    n, whole, row = len(weights), weights.sum(), np.arange(len(labels))
-    degree, loops, changed = weights.sum(1), weights.diagonal(), np.zeros(len(labels), dtype=bool)
-    links, total = np.zeros((len(labels), n, int(labels.max()) + 2)), np.zeros((len(labels), int(labels.max()) + 2))
-    for run, own in enumerate(labels):  # sums of the columns of each community, which has at least one node
-        order, firsts = own.argsort(), np.concatenate(([0], np.bincount(own).cumsum()[:-1]))
-        links[run, :, : len(firsts)] = np.add.reduceat(weights[:, order], firsts, axis=1)
-        total[run, : len(firsts)] = np.add.reduceat(degree[order], firsts)
+    of no node, so a node can also be alone. The communities of all runs are numbered in a row."""
+    (runs, n), count = labels.shape, int(labels.max()) + 2
+    row, first = np.arange(runs), np.arange(runs) * count
+    labels, changed = labels + first[:, None], np.zeros(runs, dtype=bool)
+    degree, whole, loops = graphs.sum(2)[of], graphs.sum((1, 2))[of], graphs.diagonal(axis1=1, axis2=2)[of]
+    total = np.bincount(labels.ravel(), degree.ravel(), runs * count)
+    links = sums_over(graphs, of, labels - first[:, None], count) if count * FEW <= n else None
     for i in orders.T:
-        own = labels[row, i]
-        near = links[row, i]
-        near[row, own] -= loops[i]
-        total[row, own] -= degree[i]
-        gains = near - (degree[i] / whole)[:, None] * total
-        best = gains.argmax(1)
-        best = np.where(gains[row, best] <= gains[row, own] + 1e-12 * whole, own, best)
-        total[row, best] += degree[i]
-        for run in np.flatnonzero(best != own):
-            links[run, :, own[run]] -= weights[i[run]]
-            links[run, :, best[run]] += weights[i[run]]
-            labels[run, i[run]], changed[run] = best[run], True
-    return labels, changed
+        own, d = labels[row, i], degree[row, i]
+        if links is None:
+            near = np.bincount(labels.ravel(), graphs[of, i].ravel(), runs * count)
+        else:
+            near = links.reshape(runs, count, n)[row, :, i].ravel()
+        near[own] -= loops[row, i]
+        total[own] -= d
+        gains = near - np.repeat(d / whole, count) * total
+        best = gains.reshape(runs, count).argmax(1) + first
+        best = np.where(gains[best] <= gains[own] + 1e-12 * whole, own, best)
+        total[best] += d
+        moved = np.flatnonzero(best != own)
+        labels[moved, i[moved]], changed[moved] = best[moved], True
+        if links is not None and len(moved):
+            links[own[moved]] -= graphs[of[moved], i[moved]]
+            links[best[moved]] += graphs[of[moved], i[moved]]
+    return labels - first[:, None], changed
 
 
-def find_communities(weights: Array, seeds: int = SEEDS) -> Communities:
-    """The partition of largest modularity of `seeds` runs of Louvain's method. Stability is the mean adjusted Rand
-    index of all pairs of runs: 1 if all agree, about 0 if they agree as chance would."""
-    from sklearn.metrics import adjusted_rand_score  # here: it takes a while, and most runs need none of it
+def sums_over(graphs: Array, of: Array, labels: Array, count: int) -> Array:
+    """The weight between each community of each run and each node, [runs * count, n]."""
+    return np.concatenate([one_hot(own, count).T @ graphs[g] for g, own in zip(of, labels, strict=True)])
 
-    if not (np.isfinite(weights).all() and weights.sum() > 0):
-        return Communities(np.zeros(len(weights), dtype=int), nan, nan)
-    runs = partitions(weights, range(seeds))
+
+def find_communities(graphs: Sequence[Array], seeds: int = SEEDS) -> list[Communities]:
+    """For each graph the partition of largest modularity of `seeds` runs of Louvain's method. Stability is the mean
+    adjusted Rand index of all pairs of runs: 1 if all agree, about 0 if they agree as chance would."""
+    known = [weights for weights in graphs if is_usable(weights)]
+    runs = iter(partitions(np.stack(known), range(seeds)) if known else ())
+    nothing = Communities(np.zeros(len(graphs[0]), dtype=int), nan, nan)
+    return [best_of(weights, next(runs)) if is_usable(weights) else nothing for weights in graphs]
+
+
+def is_usable(weights: Array) -> bool:
+    """Whether a graph has edges, all of them of finite weight."""
+    return bool(np.isfinite(weights).all() and weights.sum() > 0)
+
+
+def best_of(weights: Array, runs: Sequence[Array]) -> Communities:
+    """The partition of largest modularity."""
     scores = [modularity(weights, labels) for labels in runs]
     best = int(np.argmax(scores))
-    pairs = [float(adjusted_rand_score(a, b)) for a, b in combinations(runs, 2)]
+    pairs = [adjusted_rand(a, b) for a, b in combinations(runs, 2)]
     return Communities(runs[best], scores[best], float(np.mean(pairs)) if pairs else nan)
 
 
+def adjusted_rand(a: Array, b: Array) -> float:
+    """The adjusted Rand index of two partitions, given as labels 0, 1, ... [n]."""
+    both, one, other, every = (
+        float((sizes * (sizes - 1)).sum())
+        for sizes in (np.bincount(a * (b.max() + 1) + b), np.bincount(a), np.bincount(b), np.array([len(a)]))
+    )
+    chance, most = one * other / every, (one + other) / 2
+    return 1.0 if most == chance else (both - chance) / (most - chance)
+
+
 def eigenvector_centrality(weights: Array) -> Array:
-    """The leading eigenvector of the weights [n], positive and of length 1."""
+    """The leading eigenvector of the weights [n], positive and of length 1: by powers of the matrix, which take a tenth
+    of the time, if they settle."""
     if not np.isfinite(weights).all():
         return np.full(len(weights), nan)
+    v = np.full(len(weights), len(weights) ** -0.5)
+    for _ in range(POWERS):
+        before, v = v, weights @ v
+        v = v / np.linalg.norm(v)
+        if np.abs(v - before).max() <= 1e-14:
+            return v
     return np.abs(np.linalg.eigh(weights)[1][:, -1])
 
 
@@ -178,6 +218,14 @@ def spearman(x: Array, y: Array, permutations: int = PERMUTATIONS, seed: int = 1
     return Association(found, float(1 + (np.abs(drawn) >= abs(found) - 1e-12).sum()) / (1 + permutations))
 
 
+def communities_of(layers: Sequence[Sequence[Tensor]]) -> Iterator[tuple[Sequence[Tensor], Array, Communities]]:
+    """The Jacobians of each layer with their graph and its communities, some layers at a time."""
+    most = max(1, WEIGHTS // layers[0][0].numel()) if layers else 1
+    for i in range(0, len(layers), most):
+        graphs = [coupling_graph(one) for one in layers[i : i + most]]
+        yield from zip(layers[i : i + most], graphs, find_communities(graphs), strict=True)
+
+
 @final
 class CoordinateCommunities(TokenJacobians):
     """Communities of coordinates in the graph of weights |J_ij| + |J_ji|, J the Jacobians of the probe `jacobian` and
@@ -192,10 +240,9 @@ class CoordinateCommunities(TokenJacobians):
 
     def figures(self, passed: Pass) -> Figures:
         rows, labels = list[tuple[float, ...]](), list[Any]()
-        for layer in self.linearised(passed):
-            jacobians = [one.j for one in layer]
-            weights = coupling_graph(jacobians)
-            found: Communities = find_communities(weights)
+        for jacobians, weights, found in communities_of(
+            [[one.j for one in layer] for layer in self.linearised(passed)]
+        ):
             related = spearman(positions(weights, found.labels), amplifications(jacobians, found.labels))
             rows.append((found.labels.max() + 1.0, found.modularity, found.stability, *related))
             labels.append(torch.from_numpy(found.labels))

@@ -1,6 +1,7 @@
 """Do attention and the feed-forward network commute? If they did, splitting would cost nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import combinations
 from math import nan
 from typing import Any, final
@@ -10,10 +11,9 @@ from torch import Tensor
 
 from ..integrate import Field, Step, integrate, refine
 from ..scheme import Project, Scheme
-from ..schemes import scheme as scheme_of
 from .layer_maps import Layer, LayerBlocks, differentiable
 from .probe import Figures, Pass, over_texts
-from .splitting import SUM, products_of, shares, summed, with_exact_parts
+from .splitting import SUM, products_of, shares
 
 SUBSTEPS = 4  # of rk4, for a flow over a whole layer
 
@@ -41,7 +41,8 @@ class Commutators(LayerBlocks):
         found: dict[str, list[Tensor]] = {}
         with differentiable(layers[0].x):
             for layer in layers:
-                for name, value in (pair_terms(layer, real) | local_errors(layer, real)).items():
+                fields = by_letter(layer)
+                for name, value in (pair_terms(layer, fields, real) | local_errors(layer, fields, real)).items():
                     found.setdefault(name, []).append(value)
         return {k: v for name, values in found.items() for k, v in over_texts(name, torch.stack(values)).items()}
 
@@ -58,18 +59,38 @@ def letters(scheme: Scheme) -> list[str]:
     return list(dict.fromkeys(part.fields[0][0] for _, part in scheme.substeps))
 
 
-def by_letter(scheme: Scheme, step: Step) -> dict[str, Field]:
-    """One field for each letter: A, or F = F0/2 + F1/2."""
+def by_letter(layer: Layer) -> dict[str, Field]:
+    """One field for each letter: A, or F = F0/2 + F1/2. What it is at the layer's own state is worked out once."""
+    own = layer.steps[0].fields
 
     def total(letter: str) -> Field:
-        terms = [(share, step.fields[name]) for name, share in shares(scheme).items() if name.startswith(letter)]
+        terms = [(share, own[name]) for name, share in shares(layer.scheme).items() if name.startswith(letter)]
+        return known_at(layer.x, added_up(terms))
 
-        def field(t: Any, x: Tensor, context: Any) -> Tensor:
-            return sum((share * one(t, x, context) for share, one in terms), torch.zeros_like(x))
+    return {letter: total(letter) for letter in letters(layer.scheme)}
 
-        return field
 
-    return {letter: total(letter) for letter in letters(scheme)}
+def added_up(terms: Sequence[tuple[float, Field]]) -> Field:
+    """The sum of fields times factors as one field."""
+
+    def field(t: Any, x: Tensor, context: Any) -> Tensor:
+        return sum((share * one(t, x, context) for share, one in terms), torch.zeros_like(x))
+
+    return field
+
+
+def known_at(start: Tensor, field: Field) -> Field:
+    """The field, which keeps its value at the state where a layer begins: many flows begin there."""
+    kept: list[Tensor] = []
+
+    def known(t: Any, x: Tensor, context: Any) -> Tensor:
+        if x is not start:
+            return field(t, x, context)
+        if not kept:
+            kept.append(field(t, x, context))
+        return kept[0]
+
+    return known
 
 
 def norms(x: Tensor, real: Tensor | None) -> Tensor:
@@ -78,9 +99,9 @@ def norms(x: Tensor, real: Tensor | None) -> Tensor:
     return torch.linalg.vector_norm(kept.double(), dim=(1, 2))
 
 
-def pair_terms(layer: Layer, real: Tensor | None) -> dict[str, Tensor]:
+def pair_terms(layer: Layer, fields: Mapping[str, Field], real: Tensor | None) -> dict[str, Tensor]:
     """The commutators of all pairs of letters, both ways relative, [B] each."""
-    fields, t = by_letter(layer.scheme, layer.steps[0]), layer.steps[0].t
+    t = layer.steps[0].t
     moved = norms(sum((f(t, layer.x, layer.context) for f in fields.values()), torch.zeros_like(layer.x)), real)
     out: dict[str, Tensor] = {}
     for f, g in combinations(fields, 2):
@@ -91,15 +112,24 @@ def pair_terms(layer: Layer, real: Tensor | None) -> dict[str, Tensor]:
     return out
 
 
-def local_errors(layer: Layer, real: Tensor | None) -> dict[str, Tensor]:
-    """The local splitting errors of Lie-Trotter and Strang splitting, [B] each."""
-    fields: Mapping[str, Field] = by_letter(layer.scheme, layer.steps[0])
-    names, t = list(fields), layer.steps[0].t
-    whole, one = Step(summed(layer.scheme, layer.steps[0]), t, layer.h), Step(fields, t, layer.h)
-    halves = [f"{name}/2" for name in names[:-1]]
-    forms = {"lie": " ".join(names), "strang": " ".join((*halves, names[-1], *reversed(halves)))}
-    exact, rough = (integrate(SUM, refine([whole], n), layer.x, layer.context) for n in (SUBSTEPS, SUBSTEPS // 2))
+def local_errors(layer: Layer, fields: Mapping[str, Field], real: Tensor | None) -> dict[str, Tensor]:
+    """The local splitting errors of Lie-Trotter and Strang splitting, [B] each. Both begin with the first letter's flow
+    over half the layer, which is worked out once."""
+    first, *middle, last = fields.values()
+    whole = added_up([(1.0, field) for field in fields.values()])
+    half, rest = flow(layer, layer.x, first, 0.0, 0.5), (first, 0.5, 0.5)
+    there, back = ([(field, begin, 0.5) for field in middle] for begin in (0.0, 0.5))
+    parts = {
+        "lie": [rest, *((field, 0.0, 1.0) for field in (*middle, last))],
+        "strang": [*there, (last, 0.0, 1.0), *reversed(back), rest],
+    }
+    exact, rough = (flow(layer, layer.x, whole, n=n) for n in (SUBSTEPS, SUBSTEPS // 2))
+    ends = {name: reduce(lambda x, part: flow(layer, x, *part), path, half) for name, path in parts.items()}
     moved = norms(exact - layer.x, real)
-    ends = {name: with_exact_parts(scheme_of(text), SUBSTEPS) for name, text in forms.items()}
-    found = {name: integrate(scheme, [one], layer.x, layer.context) - exact for name, scheme in ends.items()}
-    return {name: norms(y, real) / moved for name, y in (found | {"reference": rough - exact}).items()}
+    return {name: norms(end - exact, real) / moved for name, end in (ends | {"reference": rough}).items()}
+
+
+def flow(layer: Layer, x: Tensor, field: Field, begin: float = 0.0, share: float = 1.0, n: int = SUBSTEPS) -> Tensor:
+    """The flow of one field over a share of a layer from where it begins, by rk4 with n steps for the whole layer."""
+    step = Step({"F": field}, layer.steps[0].t + begin * layer.h, share * layer.h)
+    return integrate(SUM, refine([step], round(n * share)), x, layer.context)

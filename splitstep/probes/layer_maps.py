@@ -63,15 +63,20 @@ class LayerBlocks(Probe):
 
     def layers(self, passed: Pass) -> list[Layer]:
         """The layers of the stack, in order."""
-        stack, steps = passed.stack, list(self.steps.values())
+        stack, steps, context = passed.stack, list(self.steps.values()), at_hand(self.context)
         firsts = range(0, len(steps), stack.substeps)
-        return [
-            Layer(stack.scheme, steps[i : i + stack.substeps], self.starts[i], self.context) for i in firsts
-        ]  # fmt: skip
+        return [Layer(stack.scheme, steps[i : i + stack.substeps], self.starts[i], context) for i in firsts]
 
     def real(self, passed: Pass) -> Tensor | None:
         """Which tokens of these texts are not padding."""
         return None if passed.real is None else passed.real[: self.texts]
+
+
+def at_hand(context: Any) -> Any:
+    """The context, after a traced model's blocks have been read: they cannot be while something is differentiated."""
+    if isinstance(context, ForeignPass):
+        _ = context.blocks
+    return context
 
 
 def quiet(context: Any, x: Tensor) -> Any:

@@ -86,8 +86,10 @@ class RealSchur(NamedTuple):
         """Q S Q^T, a normal real matrix with the eigenvalues of J: S is T with zeros above the blocks, and with
         +-sqrt(-b c) in place of b and c."""
         turn = self.eigenvalues.imag[:-1].clamp(min=0) * self.t.diagonal(1).sign()
-        s = torch.diag(self.t.diagonal()) + torch.diag(turn, 1) - torch.diag(turn, -1)
-        return self.q @ s @ self.q.mT
+        qs = self.q * self.t.diagonal()
+        qs[:, 1:] += self.q[:, :-1] * turn
+        qs[:, :-1] -= self.q[:, 1:] * turn
+        return qs @ self.q.mT
 
 
 def real_schur(matrix: Tensor) -> RealSchur:

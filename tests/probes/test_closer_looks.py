@@ -1,5 +1,6 @@
 """Probes that look closely at a trained model, against dense derivatives, brute force and closed forms."""
 
+from collections import Counter
 from math import isnan
 from typing import Any
 
@@ -10,14 +11,15 @@ from torch import Tensor
 
 import splitstep as ss
 from splitstep.fields import Context, exact_attention
-from splitstep.integrate import Step
+from splitstep.integrate import Step, integrate, refine
 from splitstep.probes import LOOKING_CLOSELY, observe
-from splitstep.probes.commutator import local_errors, pair_terms
+from splitstep.probes.commutator import by_letter, letters, local_errors, pair_terms
 from splitstep.probes.layer_maps import Layer
 from splitstep.probes.low_rank import COUNT, leading_of
 from splitstep.probes.movement import trajectory
 from splitstep.probes.similarity import layer_cka, linear_cka
 from splitstep.probes.spectra import effective_rank, real_schur
+from splitstep.probes.splitting import SUM, shares, with_exact_parts
 
 STACK = {
     "causal": "body.stack",
@@ -219,13 +221,13 @@ def test_one_token_that_is_stretched_is_one_token() -> None:
     factors[0, 2] = 7.0
     found = leading_of(lambda x: factors * x, torch.randn(1, 5, 3, dtype=torch.float64), count=3)
     assert found.s.tolist() == pytest.approx([7.0] * 3)
-    assert found.v.view(5, 3, 3).square().sum((1, 2)).tolist() == pytest.approx([0, 0, 3, 0, 0], abs=1e-9)
+    assert found.v.view(3, 5, 3).square().sum((0, 2)).tolist() == pytest.approx([0, 0, 3, 0, 0], abs=1e-9)
 
 
 WIDTH, H = 5, 0.3
 MATRICES = {
     name: torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    for seed, name in enumerate(("A", "F", "F0", "F1"))
+    for seed, name in enumerate(("A", "F", "F0", "F1", "C"))
 }
 
 
@@ -241,7 +243,7 @@ def test_commutators_of_linear_fields_have_a_closed_form(text: str) -> None:
     """[A, F] x = (F A - A F) x; of untied weights F is the mean of both."""
     layer, a = linear_layer(text), MATRICES["A"]
     f = MATRICES["F"] if text == "A F" else (MATRICES["F0"] + MATRICES["F1"]) / 2
-    found = pair_terms(layer, None)
+    found = pair_terms(layer, by_letter(layer), None)
     name = "A F" if text == "A F" else "F A"
     fa, af, both = (torch.linalg.vector_norm(layer.x @ m.T, dim=(1, 2)) for m in (f @ a, a @ f, f @ a - a @ f))
     moved = torch.linalg.vector_norm(layer.x @ (a + f).T, dim=(1, 2))
@@ -251,7 +253,7 @@ def test_commutators_of_linear_fields_have_a_closed_form(text: str) -> None:
 
 def test_local_splitting_errors_of_linear_fields_are_those_of_matrix_exponentials() -> None:
     layer, a, f = linear_layer("A F"), H * MATRICES["A"], H * MATRICES["F"]
-    found = local_errors(layer, torch.tensor([[True, True, True], [True, False, True]]))
+    found = local_errors(layer, by_letter(layer), torch.tensor([[True, True, True], [True, False, True]]))
     exp = torch.linalg.matrix_exp
     lie, strang, exact = exp(f) @ exp(a), exp(a / 2) @ exp(f) @ exp(a / 2), exp(a + f)
     x = layer.x.clone()
@@ -261,6 +263,61 @@ def test_local_splitting_errors_of_linear_fields_are_those_of_matrix_exponential
         wanted = torch.linalg.vector_norm(x @ (split - exact).T, dim=(1, 2)) / moved
         torch.testing.assert_close(found[name], wanted, rtol=2e-2, atol=0.0)  # 4 steps of rk4
     assert (found["reference"] < 1e-2).all()
+
+
+def plain_errors(layer: Layer) -> dict[str, Tensor]:
+    """The same by the schemes' own notation: each flow from where it begins, nothing worked out once for several."""
+    t = layer.steps[0].t
+    fields = {key: total_of(layer, key) for key in letters(layer.scheme)}
+    *names, last = fields
+    forms = {"lie": [*names, last], "strang": [f"{n}/2" for n in names] + [last] + [f"{n}/2" for n in names[::-1]]}
+    whole = Step({"F": lambda *at: torch.stack([f(*at) for f in fields.values()]).sum(0)}, t, layer.h)
+    exact, rough = (integrate(SUM, refine([whole], n), layer.x, layer.context) for n in (4, 2))
+    schemes = {name: with_exact_parts(ss.scheme(" ".join(form)), 4) for name, form in forms.items()}
+    ends = {name: integrate(one, [Step(fields, t, layer.h)], layer.x, layer.context) for name, one in schemes.items()}
+    norms = {name: (x - exact).flatten(1).norm(dim=1) for name, x in (ends | {"reference": rough}).items()}
+    return {name: one / (exact - layer.x).flatten(1).norm(dim=1) for name, one in norms.items()}
+
+
+def total_of(layer: Layer, letter: str) -> Any:
+    terms = [(share, layer.steps[0].fields[name]) for name, share in shares(layer.scheme).items() if name[0] == letter]
+    return lambda *at: sum(share * field(*at) for share, field in terms)
+
+
+def curved_layer(text: str, calls: Counter[str]) -> Layer:
+    """A layer of fields that are not linear and depend on the time; each evaluation is counted."""
+    layer = linear_layer(text)
+
+    def counted(name: str) -> Any:
+        def field(t: float, x: Tensor, context: Any) -> Tensor:
+            calls[name] += 1
+            return torch.tanh(x @ MATRICES[name].T + t)
+
+        return field
+
+    return layer._replace(steps=[Step({name: counted(name) for name in layer.scheme.fields}, 0.2, H)])
+
+
+@pytest.mark.parametrize("text", ["A F", "F0/2 A F1/2", "A C F"])
+def test_local_errors_are_those_of_whole_schemes(text: str) -> None:
+    layer = curved_layer(text, Counter())
+    found, wanted = local_errors(layer, by_letter(layer), None), plain_errors(layer)
+    assert found.keys() == wanted.keys()
+    for name, values in wanted.items():
+        torch.testing.assert_close(found[name], values, rtol=1e-9, atol=1e-12)
+
+
+def test_each_value_of_a_field_is_worked_out_once() -> None:
+    """rk4: 16 + 8 for the sum of the fields in 4 and 2 steps; A for 4 steps, and 2 more of Strang's second half; F for
+    4 steps from 2 states. All that begin at the layer's own state share the value there: so do the commutators, and
+    only their 2 derivatives evaluate it again."""
+    calls = Counter[str]()
+    layer = curved_layer("A F", calls)
+    fields = by_letter(layer)
+    local_errors(layer, fields, None)
+    assert calls == {"A": 16 + 8 + 16 + 8 - 2, "F": 16 + 8 + 16 + 16 - 1}
+    pair_terms(layer, fields, None)
+    assert calls == {"A": 46 + 1, "F": 55 + 1}
 
 
 @pytest.mark.parametrize("scheme", ["parallel", "lie-postnorm", "=A =F", "reversible"])

@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from zoo import tiny
 
 import splitstep as ss
+from splitstep.flows.blocks import first_float
 from splitstep.opening import load
 from splitstep.probes import PROBES
 from splitstep.probes.jacobians import TokenJacobians
@@ -144,6 +145,28 @@ def test_few_texts_of_a_larger_batch_are_those_texts(name: str) -> None:
         for series, values in figures.items():
             if isinstance(values, tuple):
                 assert many[probe][series] == pytest.approx(values, rel=1e-4, abs=1e-5, nan_ok=True), (probe, series)
+
+
+@pytest.mark.parametrize("name", ["LlamaForCausalLM", "GPT2LMHeadModel"])
+def test_leading_values_of_a_single_text_are_those_of_the_dense_jacobian(name: str) -> None:
+    """Of a text alone, by this probe alone: nothing has read the model's blocks before."""
+    model = tiny(name, 0.2).double()
+    given = {"input_ids": inputs_of(model)["input_ids"][:1]}
+    found, states = figures_of(model, given, ["leading"])["leading"], list[Tensor]()
+    blocks = BLOCKS[name](model)
+    hooks = [
+        block.register_forward_pre_hook(lambda _, x, k: states.append((x, k)), with_kwargs=True) for block in blocks
+    ]
+    with torch.no_grad():
+        model(**given, use_cache=False)
+    for hook in hooks:
+        hook.remove()
+    for layer, (block, ((x, *rest), more)) in enumerate(zip(blocks, states, strict=True)):
+        with sdpa_kernel(SDPBackend.MATH):
+            dense: Any = torch.func.jacrev(lambda y, b=block, r=rest, m=more: first_float(b(y, *r, **m)))(x)
+        wanted = torch.linalg.svdvals(dense.detach().reshape(x.numel(), x.numel()))
+        for i in range(4):
+            assert found[f"s {i + 1}"][layer] == pytest.approx(float(wanted[i]), rel=1e-2)
 
 
 def test_the_lens_is_the_models_own_head() -> None:
