@@ -92,9 +92,9 @@ def only_layers(model: Any, kept: Sequence[int], name: str) -> Any:
             sources = {one: weights.get(source_name(one, prefix, kept)) for one in made.state_dict()}
             if fits(made, sources):
                 return filled(made, sources, model)
+    alone = f"layers {listed([*map(str, kept)])} of {len(home)} alone"
     raise ValueError(
-        f"{name} has no entry in its config.json that makes a {type(model).__name__} of layers "
-        f"{listed([*map(str, kept)])} alone: its layers differ by their place, so leave out other ones"
+        f"{name}: a config.json cannot describe a {type(model).__name__} that has {alone}, so leave out other ones"
     )
 
 
@@ -136,11 +136,13 @@ def source_name(name: str, prefix: str, kept: Sequence[int]) -> str:
 def smaller_configs(config: Any, kept: Sequence[int], layers: int) -> Iterator[Any]:
     """Configs for so many layers: by the usual entries, then by each other that may say how many there are. Entries
     that have one value a layer keep those of the layers that stay."""
-    entries, made = config.to_dict(), deepcopy(config)
+    made = deepcopy(config)
     made.architectures = [*(config.architectures or [])]
+    text = made.get_text_config()  # a part of it, if the model reads more than text
+    entries = text.to_dict()
     for key, value in entries.items():
         if isinstance(value, list | tuple) and len(value) == layers:
-            setattr(made, key, [value[number] for number in kept])
+            setattr(text, key, [value[number] for number in kept])
     if isinstance(config, SplitstepConfig) and isinstance(config.ffn, list):  # a width for each field, not each layer
         *before, rows = config.ffn_rows()
         made.ffn = [width for one in (*before, [rows[number] for number in kept]) for row in one for width in row]
@@ -152,8 +154,9 @@ def smaller_configs(config: Any, kept: Sequence[int], layers: int) -> Iterator[A
 def with_counts(config: Any, names: Sequence[str], layers: int, count: int) -> Any:
     """The config in which those of these entries that say how many layers there are say so many."""
     made = deepcopy(config)
+    text = made.get_text_config()
     for name in names:
         with suppress(AttributeError):
-            if getattr(config, name) == layers:
-                setattr(made, name, count)
+            if getattr(text, name) == layers:
+                setattr(text, name, count)
     return made

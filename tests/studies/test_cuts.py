@@ -65,6 +65,15 @@ def bart() -> Any:
     )).eval()  # fmt: skip
 
 
+def mixtral() -> Any:
+    """Each token chooses two of four experts by its state."""
+    torch.manual_seed(0)
+    return hf.MixtralForCausalLM(hf.MixtralConfig(
+        vocab_size=WORDS, hidden_size=16, intermediate_size=24, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=POSITIONS, initializer_range=0.3, num_local_experts=4,
+    )).eval()  # fmt: skip
+
+
 def whole(model: Any, given: dict[str, Any]) -> Passed:
     flow = load(model, given)
     return passed(flow, Judge.of(flow, given), given)
@@ -80,7 +89,9 @@ def differences(one: Collection[float], other: Collection[float]) -> list[float]
     return [a - b for a, b in zip(one, other, strict=True)]
 
 
-@pytest.mark.parametrize(("make", "home"), [(llama, "model.layers"), (gpt2, "transformer.h")])
+@pytest.mark.parametrize(
+    ("make", "home"), [(llama, "model.layers"), (gpt2, "transformer.h"), (mixtral, "model.layers")]
+)
 @pytest.mark.parametrize("gone", CUTS)
 def test_a_cut_costs_what_the_model_without_these_modules_loses(
     make: Callable[[], Any], home: str, gone: tuple[int, ...]
@@ -282,7 +293,7 @@ def test_a_tie_is_an_interval_that_contains_nothing(one: Any, other: Any, same: 
     assert cut_list("single", [first], 3, []).ties == ((1,) if same else ())
 
 
-MODELS = {"llama": llama, "gpt2": gpt2, "windows": windows, "bert": bert, "bart": bart}
+MODELS = {"llama": llama, "gpt2": gpt2, "mixtral": mixtral, "windows": windows, "bert": bert, "bart": bart}
 
 
 def given_for(model: Any, source: str) -> dict[str, Any]:
@@ -333,7 +344,7 @@ def test_a_cut_that_no_config_describes_is_refused_in_one_line(tmp_path: Path) -
     )
     opened = open_model(saved(tmp_path / "t5", hf.T5ForConditionalGeneration(config)))
     one = whole(opened.model, {"input_ids": IDS, "decoder_input_ids": IDS})
-    with pytest.raises(ValueError, match="layers 1 and 2 alone: its layers differ by their place"):
+    with pytest.raises(ValueError, match="that has layers 1 and 2 of 3 alone, so leave out other ones"):
         save_without(opened, one, [0], tmp_path / "cut")
     with pytest.raises(ValueError, match="1 of its 3 layers: leave at least two"):
         save_without(opened, one, [1, 2], tmp_path / "cut")

@@ -16,7 +16,9 @@ from torch import Tensor
 
 from ...experiments.statistics import estimate
 from ...flows import Flow
+from ...flows.foreign import ForeignFlow
 from ...flows.layers import only_layers
+from ...flows.skipping import states_after
 from ...integrate import State, Step, integrate
 from ...opening import Opened
 from ...scheme import Scheme
@@ -55,9 +57,7 @@ def passed(flow: Flow, judge: Judge, inputs: Mapping[str, Any]) -> Passed:
     """A pass of the whole model."""
     given = judge.given(inputs)
     context, x = flow.context(given), flow.embed(given)
-    starts = [x]
-    for layer in range(len(flow.stacks[flow.main].layers)):
-        starts.append(after(flow, layer, starts[-1], context))
+    starts = [x, *states_from(flow, 0, x, context, ())]
     output = judge.output(flow, starts[-1], context, given)
     return Passed(flow, judge, given, context, starts, output, judge.losses(output, given))
 
@@ -68,16 +68,15 @@ def steps_of(flow: Flow, layer: int) -> list[Step]:
     return stack.steps()[layer * stack.substeps : (layer + 1) * stack.substeps]
 
 
-def after(flow: Flow, layer: int, x: State, context: Any) -> State:
-    """The state after a layer."""
-    return integrate(flow.scheme, steps_of(flow, layer), x, context)
-
-
-def run(passed: Passed, first: int, x: State, gone: Collection[int]) -> State:
-    """The state after the last layer, from that before layer `first`, without the layers that are gone."""
-    for layer in range(first, passed.layers):
-        x = x if layer in gone else after(passed.flow, layer, x, passed.context)
-    return x
+def states_from(flow: Flow, first: int, x: State, context: Any, gone: Collection[int]) -> list[State]:
+    """The states after layer `first`, which is given x, and after all later ones; those that are gone do nothing."""
+    if isinstance(flow, ForeignFlow):
+        return states_after(flow, context, first, x, gone)
+    found = list[State]()
+    for layer in range(first, len(flow.stacks[flow.main].layers)):
+        x = x if layer in gone else integrate(flow.scheme, steps_of(flow, layer), x, context)
+        found.append(x)
+    return found
 
 
 def changes_at(passed: Passed, end: State) -> list[float]:
@@ -95,25 +94,22 @@ def without(passed: Passed, layers: Collection[int]) -> Passed:
     gone = passed.gone | set(layers)
     first = min(gone - passed.gone, default=passed.layers)
     starts = passed.starts[: first + 1]
-    for layer in range(first, passed.layers):
-        starts.append(starts[-1] if layer in gone else after(passed.flow, layer, starts[-1], passed.context))
-    return passed._replace(starts=starts, gone=gone)
+    rest = states_from(passed.flow, first, starts[-1], passed.context, gone)
+    return passed._replace(starts=[*starts, *rest], gone=gone)
 
 
 @torch.no_grad()
 def left_out(passed: Passed, layers: Collection[int]) -> list[float]:
     """What leaving out these layers together costs, text by text."""
-    gone = passed.gone | set(layers)
-    first = min(gone - passed.gone, default=passed.layers)
-    return changes_at(passed, run(passed, first, passed.starts[first], gone))
+    return changes_at(passed, without(passed, layers).starts[-1])
 
 
 @torch.no_grad()
 def half_left_out(passed: Passed, layer: int, letter: str) -> list[float]:
     """What leaving out a letter of one layer costs, text by text: A, or F and with it F0 and F1."""
-    flow = passed.flow
-    x = integrate(flow.scheme, resting(flow, layer, letter), passed.starts[layer], passed.context)
-    return changes_at(passed, run(passed, layer + 1, x, passed.gone))
+    flow, context = passed.flow, passed.context
+    x = integrate(flow.scheme, resting(flow, layer, letter), passed.starts[layer], context)
+    return changes_at(passed, [x, *states_from(flow, layer + 1, x, context, passed.gone)][-1])
 
 
 def resting(flow: Flow, layer: int, letter: str) -> list[Step]:
