@@ -18,7 +18,7 @@ ONE_TEXT = TEXT[:3]
 PLACES = torch.arange(LENGTH)[None]
 WIDE = ss.CausalConfig(layers=6, width=256, heads=4, ffn=1024)
 SMALL: Any = partial(ss.CausalConfig, layers=1, width=16, heads=4)
-LETTERS = re.escape("it has A (attention), F (feed-forward), D (diffusion), S (stabiliser) and the")
+LETTERS = re.escape("it has A (attention), F (feed-forward), V (convolution), D (diffusion), S (stabiliser) and the")
 
 ENTRIES: list[tuple[str, dict[str, Any], str]] = [
     *((kind, {"scheme": "A F Z"}, f"^The scheme .*{LETTERS}") for kind in KINDS),
@@ -38,7 +38,7 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
             ({"D": 0.3}, "D is 0.3, and needs entries of its own$"),
         )
     ),
-    ("sequence", {"letters": {"Z": {}}}, '^there is no letter "Z"; the letters are A, F, C, D, S'),
+    ("sequence", {"letters": {"Z": {}}}, '^there is no letter "Z"; the letters are A, F, C, V, D, S'),
     ("sequence", {"letters": {"D": {"alpha": 0.2}}, "diffusion": 0.3}, "^diffusion and letters.D.alpha are two names"),
     (
         "sequence",

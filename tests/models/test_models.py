@@ -163,7 +163,7 @@ def test_rotary_attention_begins_local_with_a_rotary_bias(kind: str) -> None:
 
 
 def test_a_loaded_model_keeps_what_its_rotary_biases_and_its_alpha_became(tmp_path: Path) -> None:
-    letters = {"A": {"bias_start": 1.0}, "D": {"alpha": 0.7, "boundary": "fixed"}}
+    letters = {"A": {"bias_start": 1.0, "qk_norm": "none"}, "D": {"alpha": 0.7, "boundary": "fixed"}}
     model = build("sequence", "A F D@exact", positions="rotary", letters=letters)
     layer = model.encoder.body.stack.layers[0]
     assert nn.functional.softplus(layer["D"].a).item() == pytest.approx(0.7)
