@@ -79,6 +79,7 @@ def states_from(flow: Flow, first: int, x: State, context: Any, gone: Collection
     return found
 
 
+@torch.no_grad()
 def changes_at(passed: Passed, end: State) -> list[float]:
     """What it costs if this is the state after the last layer."""
     output = passed.judge.output(passed.flow, end, passed.context, passed.inputs)
@@ -149,16 +150,17 @@ class Rest:
 
 @final
 class Cuts:
-    """What cuts cost on some batches: a `Cost`. It keeps the states of the model without the layers that are gone."""
+    """What cuts cost on some batches: a `Cost`. It keeps the states of the last cut, and of where that began."""
 
     def __init__(self, batches: Sequence[Passed]) -> None:
-        self.batches, self.gone, self.cut = tuple(batches), (), tuple(batches)
+        self.batches = self.began = self.last = tuple(batches)
 
     def __call__(self, gone: tuple[int, ...], layer: int) -> Figures:
-        if set(gone) != set(self.gone):
-            starts = self.cut if set(self.gone) < set(gone) else self.batches
-            self.gone, self.cut = gone, tuple(without(one, gone) for one in starts)
-        return tuple(change for one in self.cut for change in left_out(one, (layer,)))
+        known = [one for one in (self.batches, self.began, self.last) if one[0].gone <= set(gone)]
+        nearest = max(known, key=lambda one: len(one[0].gone))
+        self.began = tuple(without(one, gone) for one in nearest)
+        self.last = tuple(without(one, (layer,)) for one in self.began)
+        return tuple(change for one in self.last for change in changes_at(one, one.starts[-1]))
 
 
 class Chosen(NamedTuple):
