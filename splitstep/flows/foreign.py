@@ -290,6 +290,8 @@ class ForeignFlow(Flow):
             missed.append(float((self.ours(x + move, of) - own).norm() / ((own - rest).norm() + rounding / FOLLOWS)))
             if missed[-1] <= FOLLOWS:
                 return
+        if not all(map(math.isfinite, missed)):
+            raise ValueError(f"{self.name}: some of its states are too large to be numbers, so it cannot be measured")
         raise ValueError(
             f"{self.name}: the blocks {self.main} hand on more than their state: when it moves, {self.scheme} misses "
             f"{missed[0]:.1%} of how the output changes"

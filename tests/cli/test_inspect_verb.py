@@ -119,12 +119,10 @@ def test_what_cannot_be_looked_into_is_refused(name: str, message: str, tmp_path
     assert re.search(message, failure(capsys, "inspect", tmp_path / "model", "--out", tmp_path / "out")[-1])
 
 
-def test_a_model_with_numbers_that_overflow_is_still_a_page(tmp_path: Path, capsys: Capsys) -> None:
+def test_a_model_whose_states_overflow_is_refused(tmp_path: Path, capsys: Capsys) -> None:
     model = llama()
     with torch.no_grad():
         model.model.layers[1].mlp.down_proj.weight.fill_(1e30)
     saved(tmp_path / "huge", model)
-    out = tmp_path / "out"
-    words = ["--texts", "2", "--tokens", "8", "--probes", "drift,attention,rank,lens", "--out", str(out)]
-    assert main(["inspect", str(tmp_path / "huge"), *words]) == 0
-    assert (out / "report.html").is_file()
+    message = failure(capsys, "inspect", tmp_path / "huge", "--out", tmp_path / "out")[-1]
+    assert message.endswith("some of its states are too large to be numbers, so it cannot be measured")
