@@ -268,7 +268,7 @@ def where_the_answer_forms(result: Inspection) -> str | Lacks:
     where = f"in layer {start - 1}" if start else "before the first layer"
     limit = NATS.written(math.fsum(half) / len(half))[0]
     return (
-        f"The answer forms {where}: from state {start} of {model.layers} on the lens's loss stays below {limit}, "
+        f"The answer forms {where}: from state {start} of {model.layers} on the lens's loss stays below {limit} nats, "
         f"halfway between a uniform guess and the model's own; there it is {NATS.spelt(over_texts(lens[start]))}."
     )
 
