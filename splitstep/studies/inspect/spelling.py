@@ -51,7 +51,7 @@ class Unit(NamedTuple):
 
     def spelt(self, found: Estimate | None) -> str:
         """A mean with its interval, and of how many texts: 0.58 nats [0.41, 0.75] on 4 texts."""
-        return "unknown" if found is None else f"{self.interval(found)} on {counted(found.n, 'text')}"
+        return "unknown" if found is None else f"{self.interval(found)} {on(found.n)}"
 
     def interval(self, found: Estimate) -> str:
         """A mean with its interval: 0.58 nats [0.41, 0.75]."""
@@ -66,6 +66,11 @@ class Unit(NamedTuple):
     @property
     def signed(self) -> "Unit":
         return self._replace(sign="+")
+
+    @property
+    def change(self) -> "Unit":
+        """For changes: those of an output have no sign, and one need not say of what they are."""
+        return self._replace(word="") if self.style == "%" else self.signed
 
 
 NATS, PLAIN, SHARE = Unit("f", 2, " nats"), Unit("f", 2), Unit("%", 0)
@@ -82,9 +87,7 @@ def unit_of(model: ModelFindings) -> Unit:
 
 def costs(model: ModelFindings, found: Estimate | None) -> str:
     """What a cut does: the loss changes by +0.58 nats [+0.41, +0.75] on 4 texts."""
-    if model.losses:
-        return f"the loss changes by {unit_of(model).signed.spelt(found)}"
-    return f"the output changes by {unit_of(model)._replace(word='').spelt(found)}"
+    return f"the {'loss' if model.losses else 'output'} changes by {unit_of(model).change.spelt(found)}"
 
 
 def columns(found: Series | None) -> Mapping[int, Figures]:
@@ -105,6 +108,10 @@ def layers(numbers: Sequence[int]) -> str:
 def first_few(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     return listed([*names[:NAMED], f"{len(names) - NAMED} more"] if len(names) > NAMED + 1 else names)
+
+
+def on(texts: int) -> str:
+    return f"on {counted(texts, 'text')}"
 
 
 def sentence(text: str) -> str:
