@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 DEMO := $(VENV)/.demo
 INSTALL := $(BIN)/pip install -q -c constraints.txt torch==2.13.0
 
-.PHONY: demo test check nightly meter gpu bars lint matrix clean
+.PHONY: demo docs pictures test check nightly meter gpu bars lint matrix clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -56,6 +56,15 @@ bars: $(STAMP)
 matrix: $(STAMP)
 	$(BIN)/python -m pytest tests/clients --record results/clients/matrix.json
 	$(BIN)/python tests/helpers/client_table.py
+
+# the site: build/site/index.html opens without a server
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# what README and the gallery show, drawn again from results/; needs Chromium
+pictures: $(STAMP)
+	$(BIN)/python docs/making/particles.py results/inspect/smollm2 --out docs/particles.svg
+	$(BIN)/python tests/helpers/screenshots.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -27,6 +27,7 @@ LEFT_OUT_BECAUSE = {
     "it is not a whole command": ["splitstep compare ..."],
     "it needs a model, a run or an inspection; the tests of the verb and of the study make some": [
         "splitstep converge some-org/", "splitstep converge path/to/model", "splitstep inspect path/to/model",
+        "splitstep inspect HuggingFaceTB/",
         "splitstep inspect A --against B", "splitstep inspect SmolLM2.gguf", "splitstep inspect runs/digits",
         "splitstep report runs/look", "splitstep compare distil ", "splitstep distil ",
     ],
@@ -42,6 +43,7 @@ LEFT_OUT_BECAUSE = {
     ],
     "it is shown with what it prints, which test_docs.py compares": ["$ splitstep schemes"],
 }  # fmt: skip
+WITH_PYTHON = ("README.md", "docs/guide/tour.md")
 LEFT_OUT = [start for starts in LEFT_OUT_BECAUSE.values() for start in starts]
 NARROW = ["model.width=16", "model.heads=2", "model.ffn=32"]
 SHALLOW = [*NARROW, "model.layers=1", "model.decoder_layers=1"]
@@ -136,8 +138,8 @@ def of_a_page(file: str) -> Any:
     "file", [of_a_page(file) for file in FILES if any(one == file and not left_out(line) for one, line in ALL)]
 )
 def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, in a folder of their own; Python of the README runs between them. Runs of a comparison are made in this
-    process: those of `make demo` have workers in tests/cli."""
+    """In order, in a folder of their own; Python of README and the tour runs between them. Runs of a comparison are
+    made in this process: those of `make demo` have workers in tests/cli."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(LETTERS, "given", {})
     monkeypatch.setattr(own_letters, "SOURCES", {})
@@ -154,7 +156,7 @@ def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: 
         for line in [] if block.language else commands(block.text):
             if not left_out(line):
                 run(line, monkeypatch)
-        if block.language == "python" and file == "README.md":
+        if block.language == "python" and file in WITH_PYTHON:
             small = "layers=3, width=64, heads=4, ffn=256, vocab_size=64"
             exec(re.sub(r"layers=12.*?(?=\))", small, block.text), {})
 

@@ -194,21 +194,6 @@ def test_what_is_said_about_the_cost_of_a_step_is_in_the_file() -> None:
     assert f"`sra` {sra:.1f} ms and `skl` {skl:.1f} ms at batch 32, in place of {slow:.1f} and {slower:.1f}" in DISTIL
 
 
-def test_what_the_readme_says_is_in_the_files() -> None:
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    found = {(one["of"], one["what"]): one["found"] for one in read("distil/pair_f/result.json")["differences"]}
-    gain = "raise ROUGE-L by {mean:.2f} points [{low:.2f}, {high:.2f}]".format(**found["uld-paper", "ROUGE-L"])
-    assert gain in readme
-    assert found["uld-paper", "bits per byte"]["low"] > 0 > found["sra", "bits per byte"]["high"]
-    assert found["sra", "ROUGE-L"]["low"] < 0 < found["sra", "ROUGE-L"]["high"]
-    same = {(one["of"], one["what"]): one["found"] for one in read("distil/pair_e/result.json")["differences"]}
-    assert "raises ROUGE-L by {mean:.2f} points [{low:.2f}, {high:.2f}]".format(**same["skl", "ROUGE-L"]) in readme
-    assert same["kl", "bits per byte"]["high"] < 0 < same["skl", "bits per byte"]["low"]
-    assert same["kl", "ROUGE-L"]["low"] < 0 < same["kl", "ROUGE-L"]["high"]
-    for method in ("skl+mta", "kl+mta"):
-        assert same[method, "ROUGE-L"]["high"] < 0 < same[method, "bits per byte"]["low"]
-
-
 def test_the_verdict_and_the_table_are_what_the_command_prints(capsys: Capsys) -> None:
     assert cli.main(["report", str(RESULTS / "inspect" / "smollm2"), "--markdown"]) == 0
     printed = capsys.readouterr().out.strip()

@@ -1,0 +1,62 @@
+"""The notebooks run from the first cell to the last, with a small model and a short text in the place of large ones."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pretrained_folders
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
+SMALLER = {"HuggingFaceTB/SmolLM2-135M-Instruct": "model", "minutes=10": "minutes=0.5"}
+PICTURES = {"lecture": 3, "compare": 1, "inspect": 2}  # at least
+
+
+def cells(file: Path, kind: str) -> list[str]:
+    return ["".join(one["source"]) for one in json.loads(file.read_text())["cells"] if one["cell_type"] == kind]
+
+
+def test_there_are_three() -> None:
+    assert {file.stem for file in NOTEBOOKS} == set(PICTURES)
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+def test_a_notebook_is_small_says_its_time_and_keeps_no_outputs(file: Path) -> None:
+    document = json.loads(file.read_text())
+    assert file.stat().st_size < 10_000
+    assert not any(one.get("outputs") or one.get("execution_count") for one in document["cells"])
+    assert "two cores" in cells(file, "markdown")[0]
+    nbformat.validate(nbformat.from_dict(document))
+
+
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+def test_a_picture_takes_at_most_three_lines(file: Path) -> None:
+    drawn = [one for one in cells(file, "code") if ".plot(" in one]
+    assert len(drawn) >= PICTURES[file.stem] - 1
+    assert all(len(one.splitlines()) <= 3 for one in drawn)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
+def test_a_notebook_runs_and_shows_its_pictures(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pretrained_folders.saved(tmp_path / "model", pretrained_folders.llama())
+    lines = [f"Dear {word} {n}, this is note {n % 7}.\n" for n in range(30_000) for word in ("reader", "friend")]
+    (tmp_path / "my.txt").write_text("".join(lines))
+    source = file.read_text()
+    for large, small in SMALLER.items():
+        source = source.replace(large, small)
+    notebook = nbformat.reads(source, as_version=4)
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    assert (
+        len([one for one in shown(notebook) if "image/png" in one or "<svg" in one.get("text/html", "")])
+        >= (PICTURES[file.stem])
+    )
+
+
+def shown(notebook: Any) -> list[Any]:
+    """What the cells show, by media type."""
+    return [output["data"] for cell in notebook.cells for output in cell.get("outputs", ()) if "data" in output]
