@@ -24,11 +24,13 @@ from .support.auto_classes import register_by_name
 from .tableau import TABLEAUX, Tableau
 
 if TYPE_CHECKING:
-    from . import flows, opening
+    from . import flows, letters, opening
     from .doors.compare import compare
     from .doors.distil import compare_distil, distil
+    from .doors.doctor import doctor
     from .doors.lists import arms
     from .doors.looks import approximate, converge, inspect
+    from .doors.pictures import orders, trajectory
     from .doors.runs import evaluate, generate, predict, train, translate
     from .doors.studies import ablate, compare_glue
     from .inference.runs import load
@@ -45,15 +47,18 @@ __all__ = [  # noqa: F405
     "SplitstepForTranslation", "SplitstepImageModel", "SplitstepMaskedModel", "SplitstepSequenceModel",
     "SplitstepTranslationModel", "SplitstepVectorsModel", "Stack", "Step", "Tableau", "TranslationConfig",
     "VectorsConfig", "__version__", "ablate", "approximate", "arms", "average", "compare", "compare_distil",
-    "compare_glue", "compose", "converge", "cost", "decoder", "distil", "evaluate", "flows", "generate", "inspect",
-    "integrate", "letter", "load", "observe", "opening", "predict", "refine", "scheme", "train", "translate", "twin",
-    "uniform", "unshare", "with_diffusion", "with_projections", "with_tableau", "without_residuals",
+    "compare_glue", "compose", "converge", "cost", "decoder", "distil", "doctor", "evaluate", "flows", "generate",
+    "inspect", "integrate", "letter", "letters", "load", "observe", "opening", "orders", "predict", "refine",
+    "scheme", "train", "trajectory", "translate", "twin", "uniform", "unshare", "with_diffusion",
+    "with_projections", "with_tableau", "without_residuals",
 ]  # fmt: skip
 DOORS = {
     "compare": ("compare",),
     "distil": ("compare_distil", "distil"),
+    "doctor": ("doctor",),
     "lists": ("arms",),
     "looks": ("approximate", "converge", "inspect"),
+    "pictures": ("orders", "trajectory"),
     "runs": ("evaluate", "generate", "predict", "train", "translate"),
     "studies": ("ablate", "compare_glue"),
 }
@@ -62,6 +67,7 @@ ELSEWHERE = {
     "load": ".inference.runs",
     "observe": ".probes",
     "flows": "",
+    "letters": "",
     "opening": "",
     "pretrained": "",
     **{name: f".doors.{module}" for module, names in DOORS.items() for name in names},

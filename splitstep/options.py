@@ -18,13 +18,30 @@ T = TypeVar("T")
 
 def read_options(kind: type[T], given: Mapping[str, object], owner: str) -> T:
     """The record of type `kind` with the entries `given`; `owner` names it in errors."""
-    hints = get_type_hints(kind)
-    names = [field.name for field in dataclasses.fields(cast(Any, kind))]
+    hints, given = get_type_hints(kind), named_today(kind, given)
+    names = entry_names(kind)
     known = ", ".join(f"{name} ({spell(hints[name])})" for name in names) or "none"
     check_entries(given, names, owner, f"its options are: {known}", "option")
     values = {key: read_option(hints[key], value, f"{owner}: option {key}") for key, value in given.items()}
     with errors_at(owner):
         return kind(**values)
+
+
+def entry_names(kind: type) -> list[str]:
+    """The names of the options in a record of this type."""
+    return [field.name for field in dataclasses.fields(cast(Any, kind))]
+
+
+BEFORE = {"path": "train"}  # an option of tasks over one's own text, and what it is called in all of them today
+
+
+def named_today(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options by the names that they have now."""
+    names = entry_names(kind)
+    new = {BEFORE[key] if key not in names and BEFORE.get(key) in names else key: one for key, one in given.items()}
+    if len(new) < len(given):
+        raise ValueError("path and train are two names of one option: give train alone.")
+    return new
 
 
 @contextmanager

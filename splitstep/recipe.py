@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 
 import yaml
 
-from .options import FORMAT_1, TrainOptions, check_int64, converted, errors_at, read_options
+from .hints import recipe_meant, refuse_elsewhere, word_meant
+from .options import FORMAT_1, TrainOptions, check_int64, converted, entry_names, errors_at, named_today, read_options
 from .own_letters import sources_of
 from .recipes import find_recipe, read_about
 from .schemes import SchemeEntry, label
@@ -140,6 +141,7 @@ def read_recipe(document: Entries, where: str) -> Recipe:
     if not isinstance(document, Mapping):
         raise ValueError(f"{where} is not a recipe: it needs entries such as `task: digits`")
     hints = get_type_hints(Recipe)
+    refuse_elsewhere(document, [*hints, ABOUT, ABLATE], where)
     check_entries(document, [*hints, ABOUT, ABLATE], where)
     if ABOUT in document:  # no part of the recipe: it changes nothing about a run
         read_about(document[ABOUT], where)
@@ -157,6 +159,10 @@ def read_recipe(document: Entries, where: str) -> Recipe:
     data, model, train = (read_section(name, document.get(name), where) for name in SECTIONS)
     with errors_at(f"{where}: model"):
         model = converted(model)
+    with errors_at(f"{where}: data"):
+        data = named_today(task.Options, data)
+    for name, kind, given in (("data", task.Options, data), ("train", TrainOptions, train)):
+        refuse_elsewhere(given, entry_names(kind), f"{where}: {name}", "option")
     read_options(task.Options, data, f"{where}: data")
     recipe = Recipe(**values, data=data, model=model, train=read_options(TrainOptions, train, f"{where}: train"))
     if recipe.network_name in CHECKS:
@@ -168,7 +174,8 @@ def read_section(name: str, given: Any, where: str) -> dict[str, Any]:
     """The entries of a section; none may be a whole number that is too large to compute with."""
     section = {} if given is None else given
     if not isinstance(section, Mapping):
-        raise ValueError(f"{where}: {name} is {section!r}, and needs entries of its own such as {name}.key=value")
+        such = {"data": f"data.train={section}", "model": "model.layers=6", "train": "train.steps=100"}[name]
+        raise ValueError(f"{where}: {name} is {section!r}, and needs entries of its own such as {such}")
     for key, value in section.items():
         for number in value if isinstance(value, list | tuple) else [value]:
             if isinstance(number, int):
@@ -197,6 +204,7 @@ def objective_text(given: str | Entries) -> str:
 def check_scheme_network(kind: str, recipe: Recipe, where: str) -> None:
     """Refuse entries that the task's model does not have, and values that are wrong for every task."""
     shape = shape_of(kind)
+    refuse_elsewhere(recipe.model, [*shape.entries()], f"{where}: the model")
     check_entries(recipe.model, [name for name in shape.entries() if name not in OURS], f"{where}: the model")
     with errors_at(f"{where}: model"):
         shape(**recipe.model, scheme=recipe.scheme if recipe.match == "none" else recipe.reference)
@@ -275,7 +283,8 @@ def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:
         path, equals, text = assignment.partition("=")
         path = path.strip()
         if not equals or not all(path.split(".")) or path.count(".") > (3 if path.startswith("model.letters.") else 1):
-            raise ValueError(f"override {assignment!r} is not of the form key=value or section.key=value")
+            said = f"{assignment!r} is not of the form key=value or section.key=value{word_meant(assignment)}"
+            raise ValueError(f"override {said}")
         try:
             is_text = path in TEXTS and text[:1] not in ("'", '"')
             entries[path] = text if is_text else yaml.load(text, Loader)
@@ -286,11 +295,13 @@ def read_assignments(assignments: Sequence[str]) -> dict[str, Any]:
 
 def with_entries(document: Entries, entries: Entries) -> dict[str, Any]:
     """The document with other entries, of a section or outside of all."""
-    changed = dict(document)
+    changed = {name: data_today(document, one) if name == "data" else one for name, one in document.items()}
     for path, value in entries.items():
         section, _, key = path.partition(".")
         if section == "model" and key in FORMAT_1:
             key = ".".join(("letters", *FORMAT_1[key]))
+        if section == "data" and key:
+            [key] = data_today(document, {key: value})
         if key:
             there = {} if changed.get(section) is None else changed[section]
             if not isinstance(there, Mapping):
@@ -298,6 +309,12 @@ def with_entries(document: Entries, entries: Entries) -> dict[str, Any]:
             value = with_entries(there, {key: value})
         changed[section] = value
     return changed
+
+
+def data_today(document: Entries, data: Any) -> Any:
+    """Entries of `data` by the names that the options of the document's task have now."""
+    row = TASKS.get(str(document.get("task")))
+    return named_today(row.Options, data) if row is not None and isinstance(data, Mapping) else data
 
 
 def override(document: Entries, assignments: Sequence[str]) -> dict[str, Any]:
@@ -312,5 +329,7 @@ def load_recipe(path: str, assignments: Sequence[str] = ()) -> Recipe:
 
 def load_document(path: str, assignments: Sequence[str] = ()) -> Any:
     """The document in a YAML file, or in the package's own recipe of that name, with overrides; not checked yet."""
+    if meant := recipe_meant(path):
+        raise ValueError(meant)
     document = read_yaml(find_recipe(path), path, "anything")
     return override(document, assignments) if isinstance(document, Mapping) else document

@@ -45,10 +45,18 @@ def scheme(text: str | Scheme) -> Scheme:
     name = text.strip()
     if name in SCHEMES:
         return SCHEMES[name]
-    if name[:1].islower() and name[1:2] != ":":
-        hint = f"Did you mean {near}? " if (near := nearest(name, SCHEMES)) else ""
+    if (name[:1].islower() and name[1:2] != ":") or (name[:1].isupper() and name[1:2].islower()):
+        hint = f"Did you mean {near}? " if (near := nearest(name.lower(), SCHEMES) or in_capitals(name)) else ""
         raise ValueError(f'Unknown scheme {name!r}. {hint}Rows: {", ".join(SCHEMES)}; or a notation: "F0/2 A F1/2".')
     return read(text)
+
+
+def in_capitals(text: str) -> str | None:
+    """The scheme that a notation in small letters means."""
+    try:
+        return f'"{read(text.upper())}"'
+    except ValueError:
+        return None
 
 
 def normed(value: Scheme) -> bool:

@@ -21,11 +21,13 @@ from typer.main import get_command
 
 from ..support.documents import half_character
 from ..support.provenance import COMMAND
-from ..support.words import did_you_mean, listed, one_line
+from ..support.words import listed, one_line
+from .meant import option_meant, value_after, verb_meant
 from .verbs import VERBS, typed
 
 WRONG_INPUT, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 130, 141, 143
 
+COMPLETE = "_SPLITSTEP_COMPLETE"  # what the shell sets, as typer's completion has it
 LONGEST = 1000  # characters of a first sentence
 
 BATCH = "lower train.batch, perhaps with a higher train.accumulate, or end what else runs there"
@@ -53,7 +55,6 @@ class Verbs(TyperGroup):
 
 app = typer.Typer(
     cls=Verbs,
-    add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -82,7 +83,7 @@ def splitstep(
 
 
 CONTINUING, CONTINUED = (
-    (["compare"], ["ablate"], ["distil"]),
+    (["compare"], ["ablate"], ["distil"], ["inspect"]),
     "interrupted: the same command continues, and keeps what is finished.",
 )
 for name, one in VERBS.items():
@@ -92,6 +93,8 @@ for name, one in VERBS.items():
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a verb and return the exit code; an error becomes one line on standard error."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if COMPLETE in os.environ:  # the shell asks what may follow
+        get_command(app)(prog_name="splitstep")
     if arguments is None:
         _open_streams()
         _end_in_order()
@@ -130,7 +133,7 @@ def _run(words: list[str]) -> None:
     if not words:
         raise ValueError(f"Missing verb, such as `splitstep schemes`. Verbs: {', '.join(verbs)}. See splitstep --help.")
     if not words[0].startswith("-") and words[0] not in verbs:
-        raise ValueError(f"Unknown verb {words[0]!r}. {did_you_mean(words[0], verbs)} See splitstep --help.")
+        raise ValueError(f"Unknown verb {words[0]!r}. {verb_meant(words[0], verbs)} See splitstep --help.")
     token = COMMAND.set(typed(words))
     try:
         with command.make_context("splitstep", words) as context:
@@ -164,20 +167,21 @@ def _explained(error: Any, words: Sequence[str]) -> str:
     verb = [pair] if pair in VERBS else [word for word in words[:1] if not word.startswith("-")]
     said = error.format_message().replace("Value error, ", "")
     if isinstance(error, _click.NoSuchOption):
-        said = f"Unknown option {error.option_name}. {_where(error.option_name, error.ctx)}"
+        said = f"Unknown option {error.option_name}. {_where(error.option_name, error.ctx, words)}"
     elif isinstance(error, _click.MissingParameter):
         said = f"{said} {error.param.help}"
     return f"{said} See {' '.join(['splitstep', *verb])} --help."
 
 
-def _where(option: str, context: Any) -> str:
-    """The verb beside this one that has the option, as `compare glue` is beside `compare`; else the nearest option."""
+def _where(option: str, context: Any, words: Sequence[str]) -> str:
+    """The verb beside this one that has the option, as `compare glue` is beside `compare`; an option or an entry of a
+    recipe that means the same; else the nearest option."""
     verbs = context.parent.command.commands if context.parent else {}
     beside = {name: verb for name, verb in verbs.items() if name.split()[0] == context.info_name.split()[0]}
     having = [f"splitstep {name}" for name, verb in beside.items() if option in _options(verb)]
     if having:
         return f"It belongs to {listed(having)}."
-    return did_you_mean(option, [*_options(context.command), "--help"])
+    return option_meant(option, value_after(option, words), context.info_name, _options(context.command))
 
 
 def _options(command: Any) -> list[str]:

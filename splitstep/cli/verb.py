@@ -9,7 +9,27 @@ from typing import Annotated, Any
 import typer
 
 from ..doors.door import Parameter, parameters_of, read_help
+from ..hints import places
+from ..recipes import recipe_names
+from ..schemes import SCHEMES
 
+
+def recipes_like(incomplete: str) -> list[str]:
+    """The recipes that begin so, for the shell."""
+    return [name for name in recipe_names() if name.startswith(incomplete)]
+
+
+def schemes_like(incomplete: str) -> list[str]:
+    """The named schemes that begin so, for the shell."""
+    return [name for name in SCHEMES if name.startswith(incomplete)]
+
+
+def entries_like(incomplete: str) -> list[str]:
+    """The entries of recipes that begin so, for the shell."""
+    return [f"{name}=" for name in sorted(set(places().values())) if name.startswith(incomplete)]
+
+
+COMPLETED = {"recipe": recipes_like, "name": recipes_like, "notations": schemes_like, "changes": entries_like}
 JSON = "Print the result as one JSON document instead of text."
 Act = Callable[[dict[str, Any], bool], None]  # what a verb does with its values, and whether as JSON
 
@@ -44,7 +64,7 @@ def declared(one: Parameter, metavar: str | None, text: str) -> inspect.Paramete
     if one.option:
         about: Any = typer.Option(one.flag, metavar=metavar, help=text)
     else:
-        about = typer.Argument(metavar=metavar or one.name.upper(), help=text)
+        about = typer.Argument(metavar=metavar or one.name.upper(), help=text, autocompletion=COMPLETED.get(one.name))
     return keyword(one.name, Annotated[kind, about], inspect.Parameter.empty if needed else default)
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from ..hints import exact_schemes, recipe_meant
 from ..recipes import find_recipe, recipe_of_task
 from ..support.documents import read_json
 from ..support.files import is_leftover, write_atomically
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="Result")
 W = TypeVar("W")
 RUNS = Path("runs")
-OURS = ("model", "states")  # folders that a study that was killed may leave without its result
+OURS = ("model", "states", "units")  # folders that a study that was killed may leave without its result
 MOST_SEEDS = 10_000  # a run each
 
 
@@ -71,7 +72,11 @@ def recipe_asked(
     if not named and task is None:
         raise ValueError(f"Missing recipe: name one, as in `splitstep {verb} digits ...`, or give --task digits.")
     name, entries = (words[0], words[1:]) if named else (recipe_of_task(str(task)), words)
+    if meant := recipe_meant(",".join([name, *(one for one in entries if "=" not in one)]), verb):
+        raise ValueError(meant)
     find_recipe(name)  # refuses a wrong name before recipes are imported
+    if verb == "compare":
+        refuse_schemes(name, entries)
     refuse_launchers(verb)
     from ..recipe import load_document, read_recipe
 
@@ -80,6 +85,15 @@ def recipe_asked(
     if task is not None and found.task != task:
         raise ValueError(f"--task {task}, but the recipe {name} is for {found.task}: leave one of the two out.")
     return Asked(name, document, found)
+
+
+def refuse_schemes(name: str, entries: Sequence[str]) -> None:
+    """Refuse names of schemes between recipe entries, where options list them."""
+    words = [one for one in entries if "=" not in one]
+    if known := exact_schemes(",".join(words)):
+        raise ValueError(
+            f"{' '.join(words)}: schemes follow an option: type splitstep compare {name} --schemes {known}"
+        )
 
 
 def refuse_launchers(verb: str) -> None:

@@ -93,8 +93,9 @@ class Wanted(NamedTuple):
 
     def answer(self, asked: Asked, design: dict[str, Any]) -> Comparison | Outline:
         """The comparison of arms, or of schemes with arms of each."""
+        asked.seeds(self.seeds)  # refuses a wrong number, and the next line a wrong scheme, before torch is imported
         for text in filter(None, self.schemes):
-            scheme(text)  # refuses a wrong one before torch is imported
+            scheme(text)
         alone = self.plan or design or (self.arms and not self.schemes) or asked.name == OWN_TEXT
         if not alone:
             return self.product(asked)
@@ -122,6 +123,9 @@ class Wanted(NamedTuple):
         from ..studies.compare import compare as study
 
         out, settings = default_folder("compare", asked.recipe.task, self.out), read_sweep(self.sweep)
+        if len(self.schemes) == 1 and not self.arms and not settings:
+            two = DEFAULT if self.schemes[0] in DEFAULT else (DEFAULT[0], self.schemes[0])
+            raise ValueError(f"compare needs two schemes or more: type --schemes {','.join(two)}")
         result = study(
             asked.recipe, self.schemes or DEFAULT, asked.seeds(self.seeds), out, sweep=settings,
             arms=self.arms or ("full",), own_arms=read_ablate(asked.document, asked.name).arms, engine=self.engine,
@@ -137,11 +141,14 @@ def named(recipe: str | None, changes: Sequence[str], text: Sequence[str] | None
         return recipe, list(changes)
     if words and "=" not in words[0]:
         raise ValueError(f"--text trains on your own text, and {words[0]} on its own: leave one of the two out.")
-    missing = [file for file in text if not Path(file).is_file()]
+    missing = [file for file in text if not Path(file).exists()]
     if missing:
-        raise ValueError(f"--text {missing[0]} is not a file: name a file of plain text, .gz or .xz.")
+        raise ValueError(
+            f"--text {missing[0]} is not a file: name a file of plain text, .gz or .xz, or a folder of them, as in "
+            "--text my.txt."
+        )
     paths = ", ".join(json.dumps(str(Path(file).resolve())) for file in text)
-    return OWN_TEXT, [f"data.path=[{paths}]", *words]
+    return OWN_TEXT, [f"data.train=[{paths}]", *words]
 
 
 def refuse_misspelt(recipe: str | None) -> None:

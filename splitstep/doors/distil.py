@@ -78,7 +78,7 @@ def document_of(
     from ..recipe import load_document
 
     document: dict[str, Any] = {key: value for key, value in load_document(RECIPE).items() if key != "about"}
-    document |= {"start": begin, "data": {"path": [str(file) for file in text]}}
+    document |= {"start": begin, "data": {"train": [str(file) for file in text]}}
     document["objective"] = {"name": "distil", "teacher": teacher, **objective}
     if cache is not None:
         document["objective"]["cache"] = str(cache)

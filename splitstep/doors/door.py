@@ -1,8 +1,8 @@
 """A door: a typed function that a person calls from Python, and from which a verb of the shell is derived.
 
-Positional parameters are the verb's arguments and keyword-only ones its options. A tuple is written with commas, which
-do not separate inside brackets; a list can be given several times; `Literal` lists its choices; `Lines` are those of
-standard input. A parameter that takes a function of Python has no place in a shell.
+Positional parameters are the verb's arguments; keyword-only ones, and numbers, are its options. A tuple is written with
+commas, which do not separate inside brackets; a list can be given several times; `Literal` lists its choices; `Lines`
+are those of standard input. A parameter that takes a function of Python, or anything, has no place in a shell.
 
 The docstring is the help. Its last section `Parameters:` says what each parameter is, as in "seeds N: The number of
 seeds.", where N stands for its value; a door adds those that many doors have.
@@ -16,6 +16,7 @@ from pathlib import Path
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, NamedTuple, NewType, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from ..hints import network_meant
 from ..own_letters import read_letters
 from ..support.words import split_list
 
@@ -25,6 +26,7 @@ SECTION = "\n\nParameters:\n"
 ENTRY = re.compile(r"(\w+)(?: (.+?))?: (.*)", re.DOTALL)
 NUMBERS = {int: "a whole number", float: "a number"}
 LETTERS = "letters"
+NETWORKS = ("model", "run", "teacher")  # parameters that are the path or the name of a network
 COMMON = (
     "recipe RECIPE: A recipe by name, such as digits, or a YAML file.",
     "changes KEY=VALUE: Recipe entries to change, such as train.steps=500.",
@@ -47,6 +49,16 @@ COMMON = (
     "out DIR: The folder of all output; what was interrupted there continues. Default: runs/VERB-NAME.",
     "engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.",
     "data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.",
+    "texts N: Use at most N texts; in Python also the texts themselves.",
+    "chat: Give each text as one turn of a user, in the model's chat template.",
+    "cut N: Also leave out attention and feed-forward alone, and 1 to N layers together.",
+    "deep: Also differentiate layers: Jacobians, commutators, communities, the depth gradient.",
+    "probes LIST: Any of state_norms, increment_norms, drift, states, attention, sensitivity, information, trajectory, "
+    "clustering, rank, cka_layers, rollout, commutator, jacobian, products, communities, leading, lens.",
+    "spectra N: Texts for probes that differentiate layers. Default: 4, which the verdict needs.",
+    "save WHAT: `states`, to write those of each text to DIR/states; or, with --cut, a new folder for the model "
+    "without these layers.",
+    "trust_remote_code: Let Python code run that comes with the model. Read it first.",
     f"{LETTERS} FILES: Python files that define letters of schemes, such as my.py.",
 )  # what is said of parameters that several doors have or that need much room, unless a door says something else
 
@@ -99,6 +111,10 @@ def door(function: F) -> F:
         for one in parameters_of(function):
             if one.name in bound.arguments:
                 bound.arguments[one.name] = one.read(bound.arguments[one.name])
+        for name in NETWORKS:
+            given = bound.arguments.get(name)
+            if isinstance(given, str | Path) and (meant := network_meant(str(given))):
+                raise ValueError(meant)
         read_letters(bound.arguments.get(LETTERS) or ())
         return function(*bound.args, **bound.kwargs)
 
@@ -140,10 +156,11 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
 def read_parameter(one: inspect.Parameter, kind: Any) -> Parameter | None:
     """A parameter by its type; None if it has no place in a shell."""
     union = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    inside = [each for each in union if each is not NoneType and get_origin(each) is not Callable]
+    inside = [each for each in union if each not in (NoneType, Any) and get_origin(each) is not Callable]
     if not inside:
         return None
-    kind, option, default = inside[0], one.kind is one.KEYWORD_ONLY, one.default
+    kind, default = inside[0], one.default
+    option = one.kind is one.KEYWORD_ONLY or kind in NUMBERS
     if kind is Lines:
         return Parameter(one.name, list, "lines", option, default)
     if one.kind is one.VAR_POSITIONAL:

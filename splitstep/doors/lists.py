@@ -146,7 +146,11 @@ def stored(directory: Path, first: str | None) -> Stored:
 
     file = directory / "result.json"
     if not file.is_file():
-        raise ValueError(f"{directory} has no result.json: name one that `splitstep compare` or another study wrote.")
+        inside = sorted(str(one.parent) for one in directory.glob("*/result.json"))
+        such = f", such as {inside[0]}" if inside else ""
+        raise ValueError(
+            f"{directory} has no result.json: name a folder that `splitstep compare` or another study wrote{such}."
+        )
     document = read_json(file, "anything", "run `splitstep compare` again; finished runs are kept")
     study = study_of(document, str(file))
     result = study.read(document, str(file))

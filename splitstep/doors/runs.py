@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..hints import recipe_meant
 from ..recipes import find_recipe
 from .common import check_new, default_folder, written
 from .door import Lines, door
@@ -40,6 +41,8 @@ def train(
     Parameters:
     tensorboard: Also log to DIR/tensorboard.
     """
+    if meant := recipe_meant(recipe):
+        raise ValueError(meant)
     file = find_recipe(recipe)  # refuses a wrong name before torch is imported
     from ..recipe import load_recipe
 
@@ -83,7 +86,7 @@ def evaluate(
       splitstep evaluate runs/digits --split valid --json
       splitstep evaluate runs/m30k --split test2016
       splitstep evaluate runs/digits/model --task digits
-      splitstep evaluate my-model --task text data.path=notes.txt
+      splitstep evaluate my-model --task text data.train=notes.txt
 
     Parameters:
     changes KEY=VALUE: With --task: options of the task, such as data.length=64.

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..options import at_least
 from ..support.words import counted
-from ..text.files import find_own
+from ..text.documents import ROWS, TEXTS, own_files
 from ..text.instructions import Row, read_rows
 from ..text.open_tokenizer import named_ends, open_tokenizer
 from ..text.splits import SPLITS
@@ -37,12 +37,12 @@ class Tokens(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class InstructOptions:
-    """`path`: JSON lines with `instruction` (or `prompt`) and `response`, or plain text; packed or not. `tokenizer`:
+    """`train`: JSON lines with `instruction` (or `prompt`) and `response`, or plain text; packed or not. `tokenizer`:
     the model whose tokenizer reads them. `length`: the most tokens of a row; the rest is cut off. `template`: what a
     prompt stands in. `valid`, `test`: how many rows are held out for each, by default 5 %; they are the last ones of
     each file, in proportion."""
 
-    path: tuple[str, ...] = ()
+    train: tuple[str, ...] = ()
     tokenizer: str = ""
     length: int = 512
     template: str = TEMPLATE
@@ -50,8 +50,8 @@ class InstructOptions:
     test: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.path:
-            raise ValueError("option path is missing; name the file or files to read, e.g. path: instructions.jsonl")
+        if not self.train:
+            raise ValueError("option train is missing; name the files or folders to read, e.g. train: rows.jsonl")
         if "{prompt}" not in self.template:
             raise ValueError(f"option template is {self.template!r}, and needs {{prompt}} where the prompt stands")
         at_least("length", self.length, 4)
@@ -155,7 +155,7 @@ def read_instructions(options: InstructOptions, data: Path | None = None) -> Dat
     if not options.tokenizer:
         raise ValueError('task "instruct" needs a tokenizer: add data.tokenizer=MODEL, or start=MODEL')
     tokenizer = open_tokenizer(options.tokenizer)
-    paths = [find_own(name, Instruct.name, data) for name in options.path]
+    paths = own_files(options.train, Instruct.name, data, (*TEXTS, *ROWS[:2]))
     rows = divided([read_rows(path, options.template) for path in paths], options)
     return Data(rows, {"files": [path.name for path in paths]}, tokenizer)
 

@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 
 from ..options import at_least
-from ..text.files import find_own, read, read_text
+from ..text.documents import own_files
+from ..text.files import read, read_text
 from ..text.splits import SPLITS, split_at
 from ..text.subwords import LEAST, check_size, learn_bpe
 from ..text.tokenizers import END, Subwords
@@ -27,16 +28,16 @@ TOKENIZER = "tokenizer"  # its JSON text, beside the tokens in the cache
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(WindowOptions):
-    """`path`: one file or several, plain, .gz or .xz, joined in this order; the last 5 % + 5 % are held out.
+    """`train`: files, plain, .gz or .xz, or folders of them, joined in this order; the last 5 % + 5 % are held out.
     `tokens`: bytes, or the subwords of a byte-level BPE with `vocab_size` of them, learnt from the training text."""
 
-    path: tuple[str, ...] = ()
+    train: tuple[str, ...] = ()
     tokens: Literal["bytes", "bpe"] = "bytes"
     vocab_size: int = 8000
 
     def __post_init__(self) -> None:
-        if not self.path:
-            raise ValueError("option path is missing; name the file or files to read, e.g. path: notes.txt")
+        if not self.train:
+            raise ValueError("option train is missing; name the files or folders to read, e.g. train: notes.txt")
         at_least("vocab_size", self.vocab_size, LEAST)
         super().__post_init__()
 
@@ -45,7 +46,7 @@ def read_own_text(options: TextOptions, data: Path | None = None) -> Data:
     """Between files, subwords have a token that ends a text."""
     from tokenizers import Tokenizer
 
-    paths = [find_own(name, NAME, data) for name in options.path]
+    paths = own_files(options.train, NAME, data)
     source: dict[str, Any] = {"files": [path.name for path in paths]}
     if options.tokens == "bytes":
         joined = np.frombuffer(b"".join(map(read, paths)), dtype=np.uint8)

@@ -56,16 +56,22 @@ def check_kind(path: Path) -> Path:
     return path
 
 
-def files_of(folder: Path, task: str) -> list[Path]:
+def own_files(names: Iterable[str], task: str, data: Path | None, kinds: Sequence[str] = TEXTS) -> list[Path]:
+    """Files of any kind as they are named, in order; those of a folder are of these kinds, sorted by path."""
+    places = (find_own(name, task, data, "file or folder") for name in names)
+    return [file for one in places for file in (files_of(one, task, kinds) if one.is_dir() else [one])]
+
+
+def files_of(folder: Path, task: str, wanted: Sequence[str] = (*TEXTS, *ROWS)) -> list[Path]:
     """The text files below a folder, sorted by path; hidden ones and those of other kinds are left out. Of a folder of
     Hugging Face datasets, the files of the dataset."""
-    if is_dataset(folder):
+    if ".parquet" in wanted and is_dataset(folder):
         return dataset_files(folder, task)
     every = (file for file in folder.rglob("*") if file.is_file())
     shown = (file for file in every if not any(one.startswith(".") for one in file.relative_to(folder).parts))
-    found = sorted(file for file in shown if kind_of(file) in (*TEXTS, *ROWS))
+    found = sorted(file for file in shown if kind_of(file) in wanted)
     if not found:
-        kinds = ", ".join((*TEXTS[1:], *ROWS))
+        kinds = ", ".join(filter(None, wanted))
         raise ValueError(f'task "{task}": {folder} has no text files; those of a folder end in {kinds}, or .gz, .xz')
     return found
 

@@ -138,7 +138,7 @@ OWN = {
     "compare glue": {"--start", "--scratch", "--tasks", "--grid", "--sweep"},
     "compare distil": {"--methods", "--text", "--questions", "--student-layers", "--answer-tokens", "--plain"},
 }
-SHARED = {"--seeds", "--engine", "--out", "--data", "--json", "--help"}
+SHARED = {"--letters", "--seeds", "--engine", "--out", "--data", "--json", "--help"}
 
 
 @pytest.mark.parametrize("verb", OWN)

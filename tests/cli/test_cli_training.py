@@ -79,7 +79,7 @@ def test_a_run_is_evaluated_in_another_folder_with_the_one_that_its_files_are_na
     result = call(capsys, "train", "text.yaml", "--out", "run")
     (folder / "elsewhere").mkdir()
     monkeypatch.chdir(folder / "elsewhere")
-    assert 'no file "book.txt", here or in' in (told := refusal(capsys, "evaluate", "../run"))
+    assert 'no file or folder "book.txt", here or in' in (told := refusal(capsys, "evaluate", "../run"))
     assert ": add --data DIR, where it is DIR/book.txt" in told
     found = call(capsys, "evaluate", "../run", "--data", "..")
     assert found["figures"] == pytest.approx(result["test"], abs=1e-6)
@@ -158,7 +158,7 @@ def test_generate_needs_no_data_but_for_runs_of_older_versions(folder: Path, cap
     assert printed.err == ""
     for name in ("tokenizer.json", "tokenizer_config.json"):
         (folder / "run" / "model" / name).unlink()
-    assert 'no file "book.txt"' in refusal(capsys, *words)
+    assert 'no file or folder "book.txt"' in refusal(capsys, *words)
     (folder / "hidden.txt").rename(folder / "book.txt")
     assert call(capsys, *words) == json.loads(printed.out)
 
@@ -225,16 +225,17 @@ def test_a_test_figure_that_is_no_number_is_shown_and_spoils_no_table(
     assert cli.main(words) == 0
     assert re.search(r"accuracy +test nan%, valid \d", capsys.readouterr().out)
     assert call(capsys, *words)["test"] == {"loss": "nan", "accuracy": "nan"}
-    words = ("compare", "tiny.yaml", "--schemes", "lie", "--out", "out", "--seeds")
+    words = ("compare", "tiny.yaml", "--schemes", "lie,reverse-lie", "--out", "out", "--seeds")
     assert cli.main((*words, "1")) == 0
     printed = capsys.readouterr()
     assert "1 of 1 not finite" in printed.out
-    assert "[1/1] runs/lie-seed0: accuracy nan%" in printed.err
+    assert "runs/lie-seed0: accuracy nan%" in printed.err
     bad.clear()
     document = call(capsys, *words, "2")
-    assert [trial["test"]["accuracy"] == "nan" for trial in document["trials"]] == [True, False]
+    trials = [trial for trial in document["trials"] if trial["scheme"] == "A F"]
+    assert [trial["test"]["accuracy"] == "nan" for trial in trials] == [True, False]
     assert (document["rows"][0]["finished"], document["rows"][0]["not_finite"]) == (2, 1)
-    assert document["rows"][0]["test"]["mean"] == document["trials"][1]["test"]["accuracy"]
+    assert document["rows"][0]["test"]["mean"] == trials[1]["test"]["accuracy"]
     assert cli.main(["report", "out", "--markdown"]) == 0
     assert "1 of 2 not finite" in capsys.readouterr().out
 
@@ -285,7 +286,9 @@ def test_what_a_launcher_sets_is_whole_or_refused(
 def test_a_directory_of_another_run_is_refused_and_an_unfinished_one(folder: Path, capsys: Capsys) -> None:
     call(capsys, "train", "tiny.yaml", "--out", "run")
     assert "belongs to another run" in refusal(capsys, "train", "tiny.yaml", "train.lr=0.5", "--out", "run")
-    assert "belongs to a single run" in refusal(capsys, "compare", "tiny.yaml", "--schemes", "lie", "--out", "run")
+    assert "belongs to a single run" in refusal(
+        capsys, "compare", "tiny.yaml", "--schemes", "lie,macaron", "--out", "run"
+    )
     (folder / "run" / "result.json").unlink()
     assert "has not finished" in refusal(capsys, "evaluate", "run")
 
@@ -293,7 +296,8 @@ def test_a_directory_of_another_run_is_refused_and_an_unfinished_one(folder: Pat
 def test_no_verb_overwrites_the_result_of_a_run_or_a_comparison(folder: Path, capsys: Capsys) -> None:
     for out in ("run", "other"):
         call(capsys, "train", "tiny.yaml", "--out", out)
-    call(capsys, "compare", "tiny.yaml", "--schemes", "lie", "--seeds", "1", "--engine", "local=1", "--out", "compared")
+    words = ("--schemes", "lie,reverse-lie", "--seeds", "1", "--engine", "local=1")
+    call(capsys, "compare", "tiny.yaml", *words, "--out", "compared")
     before = {file: file.read_bytes() for file in folder.glob("*/result.json")}
     assert len(before) == 3
     for words in (("evaluate", "run"), ("schemes", "lie"), ("report", "compared")):
@@ -334,8 +338,8 @@ def test_nobody_works_on_after_the_end(tmp_path: Path, end: signal.Signals) -> N
     import psutil
 
     (tmp_path / "tiny.yaml").write_text(TINY)
-    words = ["compare", "tiny.yaml", "train.steps=1000000", "--schemes", "lie", "--seeds", "2", "--out", "out"]
-    parent = Program([*words, "--engine", "local=2"], tmp_path)
+    words = ["compare", "tiny.yaml", "train.steps=1000000", "--schemes", "lie,reverse-lie", "--seeds", "1"]
+    parent = Program([*words, "--out", "out", "--engine", "local=2"], tmp_path)
     limit = time.monotonic() + 100
     while len(list(tmp_path.glob("out/runs/*/metrics.jsonl"))) < 2 and time.monotonic() < limit:
         time.sleep(0.1)

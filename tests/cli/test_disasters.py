@@ -34,7 +34,7 @@ MASKED: dict[str, Any] = {
 VERBS = {
     "train": "train tiny.yaml",
     "distil": f"distil llama --student-layers 2 --text rows.jsonl {FEW}",
-    "compare": "compare tiny.yaml --schemes lie --seeds 2",
+    "compare": "compare tiny.yaml --schemes lie,reverse-lie --seeds 1",
     "compare glue": f"compare glue --start lie=INPUTS/masked --data INPUTS/data --seeds 1 --tasks rte {QUICKLY}",
     "compare distil": f"compare distil llama --student-layers 2 --text rows.jsonl --methods ce --seeds 1 {JUDGED}",
     "ablate": "ablate tiny.yaml --arms no-norm --seeds 1 --rates 1e-3",

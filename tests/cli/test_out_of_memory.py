@@ -76,7 +76,7 @@ def test_a_worker_says_to_run_fewer_jobs(
 ) -> None:
     """A full device in a job, and in its training."""
     monkeypatch.setattr(running, "run_one", act)
-    words = ["compare", "--task", "digits", "--schemes", "lie", "--seeds", "2", *TINY, *QUICK]
+    words = ["compare", "--task", "digits", "--schemes", "lie,reverse-lie", "--seeds", "1", *TINY, *QUICK]
     with forked(), TemporaryDirectory() as folder:
         line = failure(capsys, *words, "--engine", f"local={processes}", "--out", f"{folder}/study")[-1]
     assert line.startswith("Error: runs/lie-seed")

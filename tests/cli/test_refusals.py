@@ -50,8 +50,8 @@ LINES = {
     "compare distil T --sweep train.lr=1,2": "It belongs to splitstep compare and splitstep compare glue.",
     "compare glue --strat a=b": "Unknown option --strat. Did you mean --start? See splitstep compare glue --help.",
     "compare glue-rt --schemes lie --out out": "Did you mean glue-rte?",
-    "compare ./distil --schemes lie --seeds 0 --out out": "--seeds 0: give at least 1",  # a recipe, and not a verb
-    "compare --schemes lie --seeds 0 --out out -- distil": "--seeds 0: give at least 1",
+    "compare ./distil --seeds 0 --out out": "--seeds 0: give at least 1",  # a recipe, and not a verb
+    "compare --schemes lie,macaron --seeds 0 --out out -- distil": "--seeds 0: give at least 1",
     "compare glue": "Missing option '--start'. Pre-trained runs, as in lie=runs/a",
     "compare glue digits --start a=b --out out": "takes entries to change, such as train.steps=500, but not 'digits'",
     "compare distil": "Missing argument 'TEACHER'. A causal model",
@@ -73,7 +73,7 @@ LINES = {
     f"{COMPARE} tiny.yaml --sweep train.lrr=1,2": 'did you mean "lr"?',
     "compare tiny.yaml --schemes 'lie,A F' --out out": "listed twice",
     "compare tiny.yaml --schemes lie --out book.txt": "not a directory",
-    "compare text.yaml data.path=nowhere.txt --schemes lie --out out": "nowhere.txt",
+    "compare text.yaml data.path=nowhere.txt --schemes lie,macaron --out out": "nowhere.txt",
     "train text.yaml data.path=nowhere.txt --out out": "nowhere.txt",
     "train tiny.yaml scheme=macaron model.ffn=1 --out out": "comes no nearer",
     "train tiny.yaml model.width=1048576 --out out": "lower model.width, model.ffn or model.layers",

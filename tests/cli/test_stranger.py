@@ -90,7 +90,7 @@ def test_a_strangers_task_letter_and_probe_are_trained_and_compared(site: Path, 
     )
     run = splitstep(
         site, ["train", recipe, "scheme=A F G", "match=none", "--out", tmp_path / "run", "--json"],
-        ["compare", recipe, "--schemes", "damped", "--match", "none", "--seeds", "1", "--out", tmp_path / "both"],
+        ["compare", recipe, "--schemes", "lie,damped", "--match", "none", "--seeds", "1", "--out", tmp_path / "both"],
     )  # fmt: skip
     assert run.stdout.endswith("\n0\n"), run.stderr
     assert json.loads(run.stdout.split("\n0\n")[0])["scheme"]["notation"] == "A F G"

@@ -23,7 +23,7 @@ def instruct(options: InstructOptions) -> Any:
 def texts(tmp_path: Path) -> Texts:
     bpe().save_pretrained(tmp_path)
     path = instructions(tmp_path / "text.jsonl")
-    found = Texts(instruct(InstructOptions(path=(path,), tokenizer=str(tmp_path))), bpe())
+    found = Texts(instruct(InstructOptions(train=(path,), tokenizer=str(tmp_path))), bpe())
     found.find_spans(("words", "phrases"))
     return found
 
@@ -78,7 +78,7 @@ def with_teacher(tmp_path: Path, tokenizer: Any, length: int = 512) -> Texts:
     """Texts of a student with a byte-level BPE, and of a teacher with this tokenizer."""
     bpe().save_pretrained(tmp_path)
     options = InstructOptions(
-        path=(instructions(tmp_path / "text.jsonl"),),
+        train=(instructions(tmp_path / "text.jsonl"),),
         tokenizer=str(tmp_path),
         length=length,
         template="Q: {prompt} A: ",

@@ -161,7 +161,7 @@ MODEL = (
     "converge MODEL --text prompts.txt", "generate MODEL", "evaluate MODEL --task text data.path=book.txt",
     f"distil MODEL {STUDENT}", f"distil llama MODEL --text rows.jsonl {FEW}", f"compare distil MODEL {JUDGED}",
     "train classes.yaml data.tokenizer=MODEL", "train digits.yaml start=MODEL",
-    "compare digits.yaml --schemes lie start=MODEL",
+    "compare digits.yaml --schemes lie,reverse-lie start=MODEL",
 )  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def of(model: str, lines: tuple[str, ...] = MODEL) -> tuple[str, ...]:
 
 TEXTS = "inspect llama --text MODEL", "converge llama --text MODEL"
 LINES = {
-    "recipe": ("train r.yaml", "compare r.yaml --schemes lie", "ablate r.yaml", "converge r.yaml --depths 1,2,4"),
+    "recipe": ("train r.yaml", "compare r.yaml --schemes lie,reverse-lie", "ablate r.yaml", "converge r.yaml --depths 1,2,4"),
     "result": ("report stored", "report stored --markdown"),
     "foreign": of("llama"),
     "foreign tokenizer": (*of("llama", (*MODEL[:4], *MODEL[5:8])), "train classes.yaml data.tokenizer=llama"),
@@ -185,14 +185,14 @@ LINES = {
     "own end": ("evaluate digits", "train digits.yaml --out digits"),
     "classifier": ("predict classes", "evaluate classes", "inspect classes"),
     "translator": ("translate numbers", "evaluate numbers", "inspect numbers"),
-    "table": ("train classes.yaml", "compare classes.yaml --schemes lie", "ablate classes.yaml"),
-    "image": ("train pictures.yaml", "compare pictures.yaml --schemes lie"),
-    "book": ("train book.yaml", "compare book.yaml --schemes lie", *of("book.txt", TEXTS),
+    "table": ("train classes.yaml", "compare classes.yaml --schemes lie,reverse-lie", "ablate classes.yaml"),
+    "image": ("train pictures.yaml", "compare pictures.yaml --schemes lie,reverse-lie"),
+    "book": ("train book.yaml", "compare book.yaml --schemes lie,reverse-lie", *of("book.txt", TEXTS),
              f"distil llama --student-layers 2 --text book.txt {FEW}",
              f"evaluate book/model --task text data.path=book.txt {BPE}"),
     "prompts": of("prompts.jsonl", TEXTS),
     "rows": (f"distil llama {STUDENT}", f"compare distil llama {JUDGED}"),
-    "pairs": ("train pairs.yaml", "compare pairs.yaml --schemes lie"),
+    "pairs": ("train pairs.yaml", "compare pairs.yaml --schemes lie,reverse-lie"),
 }  # fmt: skip
 
 SPOILT: dict[tuple[str, str], dict[str, Spoilt]] = {

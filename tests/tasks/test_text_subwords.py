@@ -35,7 +35,7 @@ def task(folder: Path, **more: object) -> Language:
     (folder / "one.txt").write_text(TEXT[:30_000])
     (folder / "two.txt").write_text(TEXT[30_000:])
     paths = (str(folder / "one.txt"), str(folder / "two.txt"))
-    options = TextOptions(**{"path": paths, "tokens": "bpe", "vocab_size": 400, "length": 32, **more})  # pyright: ignore
+    options = TextOptions(**{"train": paths, "tokens": "bpe", "vocab_size": 400, "length": 32, **more})  # pyright: ignore
     made = ROW(options)
     return made
 
@@ -105,7 +105,7 @@ def test_the_second_time_tokens_come_from_the_cache(tmp_path: Path, monkeypatch:
 def test_refusals_are_one_line(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes("café".encode("latin1") * 500)
     with pytest.raises(ValueError, match=r"latin.txt, line 1: byte 0xe9 is not UTF-8 .*, or use data.tokens=bytes"):
-        ROW(TextOptions(path=(str(tmp_path / "latin.txt"),), tokens="bpe"))
+        ROW(TextOptions(train=(str(tmp_path / "latin.txt"),), tokens="bpe"))
     with pytest.raises(ValueError, match=r"vocab_size is 60000, and the training text has only .* use at most"):
         task(tmp_path, vocab_size=60_000)
 

@@ -54,7 +54,7 @@ def test_every_recipe_parses(file: Path) -> None:
     ({"task": "digits", "model": {"ffn": [9, 10**20]}}, f"model.ffn is {10**20}, and needs a number below 2^63"),
     ({"task": "digits", "train": {"batch": 10**12}}, "option batch is 1000000000000, and needs at most 10,000,000"),
     ({"task": "digits", "train": 0}, "train is 0, and needs entries of its own"),
-    ({"task": "text", "data": {"path": ["a", 3]}}, "option path[1] is 3, and needs text"),
+    ({"task": "text", "data": {"path": ["a", 3]}}, "option train[1] is 3, and needs text"),
     ({"task": "digits", "scheme": "F0/2 A ("}, "("),
     ({"task": "digits", "match": "flop"}, '"parameters" or "flops" or "none"; did you mean "flops"?'),
     ("digits", "is not a recipe"),
