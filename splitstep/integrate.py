@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_
 
 from .parts import Move
 from .scheme import Scheme, shown
+from .schemes import scheme as read_scheme
 
 if TYPE_CHECKING:
     from torch import Tensor  # for annotations only: the import takes a second
@@ -218,7 +219,7 @@ def advance(
 
 
 def integrate(
-    scheme: Scheme,
+    scheme: Scheme | str,
     steps: Iterable[Step],
     x: State,
     context: Any = None,
@@ -226,14 +227,14 @@ def integrate(
     at: At | None = None,
     run: Run | None = None,
 ) -> State:
-    """The state after all steps.
+    """The state after all steps of a scheme, which is also a name or a notation: integrate("F/2 A F/2", steps, x).
 
     `observe` is called with an `Event` for each part. `at(context, site)` returns the context for one evaluation, so
     cache slots and the like depend on the evaluation's name and not on the order of calls. `run(advance, x, context)`
     may recompute a step instead of storing what is inside. A doubled scheme takes and returns a pair of states.
     """
-    if not isinstance(scheme, Scheme):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ValueError(f'integrate takes a Scheme, not {scheme!r}: make one with ss.scheme("A F").')
+    if not isinstance(scheme, Scheme):
+        scheme = read_scheme(scheme)
     _check_state(scheme, x)
     index = -1
     for index, step in enumerate(steps):

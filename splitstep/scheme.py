@@ -6,11 +6,14 @@ from fractions import Fraction
 from functools import cached_property
 from itertools import chain, count
 from math import isclose
+from pkgutil import resolve_name
 
 from .letters import letter_of
 from .order import HIGHEST, order_of_splitting, order_of_step
 from .parts import Branches, Move, Part, Program, Project, Substep, lower, map_substeps, written
 from .tableau import EULER, EXACT, TABLEAUX, Coefficient, Tableau, coefficient
+
+DIAGRAM = "splitstep.report.diagram:in_notebook"
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,10 @@ class Scheme:
 
     def __repr__(self) -> str:
         return f"scheme({shown(self)!r})"
+
+    def _repr_html_(self) -> str:
+        """The diagram of one step, for a notebook."""
+        return resolve_name(DIAGRAM)([(shown(self), self)])
 
 
 def shown(scheme: Scheme) -> str:

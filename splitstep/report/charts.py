@@ -4,7 +4,7 @@ which values have marks. `chart_to_html` in `drawing` draws every chart."""
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 NUMBER = "{:,.4g}"
 MARKS = 6  # at most about as many on an axis
@@ -70,9 +70,21 @@ def beside_zero(bar: Bar) -> bool:
 
 
 class Chart:
-    """What a page shows as a chart."""
+    """What a page shows as a chart. A notebook shows it as well, and `.plot()` draws it with Matplotlib."""
 
     title: str
+
+    def plot(self) -> Any:
+        """The chart as a figure of Matplotlib."""
+        from .result import figure_of
+
+        return figure_of(self)
+
+    def _repr_html_(self) -> str:
+        from .document import Document
+        from .drawing import document_to_notebook
+
+        return document_to_notebook(Document(self.title, [self]))
 
 
 @dataclass(frozen=True)

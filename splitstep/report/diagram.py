@@ -1,5 +1,6 @@
 """A scheme as a picture: one step from left to right, a box per field, inline SVG."""
 
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
@@ -65,6 +66,12 @@ def picture(schemes: Sequence[tuple[str, Scheme]]) -> str:
         f"<style>@media (prefers-color-scheme: dark){{{dark}}}</style>"
         f'<rect width="100%" height="100%" rx="6" fill="{PAPER}"/>{"".join(pieces)}</svg>\n'
     )
+
+
+def in_notebook(schemes: Sequence[tuple[str, Scheme]]) -> str:
+    """The picture as an image, whose style touches nothing else, with the notations as its text."""
+    data = b64encode(picture(schemes).encode()).decode()
+    return f'<img src="data:image/svg+xml;base64,{data}" alt="One step of {escape(", ".join(n for n, _ in schemes))}">'
 
 
 def rows(scheme: Scheme) -> Drawing:

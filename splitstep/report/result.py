@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 WIDTH, HEIGHT, ACROSS = 6.4, 4.2, 3  # of a chart in inches, and how many stand beside each other
+NAMED = 40  # particles whose names have room
 
 
 class Report(ABC):
@@ -157,7 +158,11 @@ def _plane(chart: kinds.ComplexPlane, on: Any) -> None:
 
 @drawn_on.register
 def _particles(chart: kinds.ParticleChart, on: Any) -> None:
-    """The last state of the first text."""
+    """The path of each token of the first text, and its last state in the colours of clusters."""
     text = chart.texts[0]
-    on.scatter(text.x[-1], text.y[-1], c=text.cluster[-1], cmap="tab10")
-    finish(on, f"{chart.title}, {chart.states[-1][0]}", chart.x, chart.y)
+    on.plot(text.x, text.y, color="grey", alpha=0.4, linewidth=0.8)
+    on.scatter(text.x[-1], text.y[-1], c=text.cluster[-1], cmap="tab10", zorder=3)
+    if len(text.tokens) <= NAMED:
+        for token, x, y in zip(text.tokens, text.x[-1], text.y[-1], strict=True):
+            on.annotate(token.strip(), (x, y), xytext=(3, 3), textcoords="offset points", fontsize=8, parse_math=False)
+    finish(on, f"{chart.title}, to {chart.states[-1][0]}", chart.x, chart.y)

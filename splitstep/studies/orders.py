@@ -1,6 +1,6 @@
 """The orders of schemes: computed from the notation, or also measured; with their table, charts and page."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from ..experiments.result import Result
 from ..experiments.study import Study
 from ..notation import shortened
 from ..order import HIGHEST
-from ..report.charts import Axis, Line, LineChart, SmallMultiples
+from ..report.charts import Axis, Line, LineChart
 from ..report.document import Diagrams, Document, Heading, Note, Verdict
 from ..report.tables import Code, Column, Table
 from ..schemes import SCHEMES, name_of, scheme
@@ -31,6 +31,7 @@ PROMISED = (
     "and crops included; a field mixes tokens only if its letter says so, and gives the same values when it is called "
     "again; flops() is what PyTorch counts; a saved model is the same. Figures are of small models in float64."
 )
+ABOVE, MIDDLE = 2.0, 2  # where guide lines go through: so many times the largest error at this one of COUNTS
 AGREES = 0.1  # a measured slope this near to an order is that order
 
 
@@ -163,22 +164,32 @@ def orders_verdict(result: Orders) -> Verdict:
 
 def document(result: Orders) -> Document:
     """The measured errors if there are any, the table and a picture of each scheme."""
-    charts = error_charts(result)
-    measured = [SmallMultiples("Errors against the number of steps", charts), Note(ERRORS)] if charts else []
     figures = [(row.name or row.notation, scheme(row.notation)) for row in result.rows]
+    measured = [error_chart(result), Note(ERRORS)] if any(row.errors for row in result.rows) else []
     parts = [*measured, *orders_tables(result), Heading("One step of each"), Diagrams(figures)]
     return Document("Orders of schemes", parts, orders_verdict(result))
 
 
-def error_charts(result: Orders) -> list[LineChart]:
-    """A chart for each order, with a line per scheme."""
+def error_chart(result: Orders) -> LineChart:
+    """The errors of all schemes against the number of steps, with guide lines of the slopes that orders have."""
+    lines = [
+        Line(shortened(row.name or row.notation), COUNTS[: len(row.errors)], row.errors)
+        for row in result.rows
+        if row.errors
+    ]
+    guides = [guide(p, [row.errors for row in result.rows if row.order == p and row.errors]) for p in range(1, HIGHEST)]
+    guides = [one for one in guides if one is not None]
     axes = Axis("steps", "{:,.0f}", log=True), Axis("error", "{:.2e}", log=True)
-    found = dict[int, list[Line]]()
-    for row in result.rows:
-        if row.order and row.errors:
-            line = Line(shortened(row.name or row.notation), COUNTS[: len(row.errors)], row.errors)
-            found.setdefault(row.order, []).append(line)
-    return [LineChart(f"Order {order}", *axes, found[order], "distance to the reference") for order in sorted(found)]
+    title = "Errors against the number of steps"
+    return LineChart(title, *axes, [*lines, *guides], "distance to the reference", muted=[one.name for one in guides])
+
+
+def guide(order: int, errors: Sequence[Sequence[float]]) -> Line | None:
+    """A line of the slope that the order has, a little above the schemes that have it; None if none has it."""
+    if not errors:
+        return None
+    begin = ABOVE * max(own[MIDDLE] for own in errors)
+    return Line(f"order {order}", COUNTS, [begin * (COUNTS[MIDDLE] / n) ** order for n in COUNTS])
 
 
 STUDY = Study(Orders, document)
