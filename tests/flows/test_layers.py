@@ -19,6 +19,10 @@ KINDS = ["MixtralForCausalLM", "Gemma2ForCausalLM", "BertForMaskedLM", "ViTForIm
 MORE = ["T5ForConditionalGeneration", "DebertaV2Model", "ModernBertForMaskedLM", "LlavaForConditionalGeneration"]
 
 
+def same_state(layer: int, x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
 def deeper(name: str, patch: pytest.MonkeyPatch) -> Any:
     """A tiny model of three layers."""
     for entry in DEEPER:
@@ -35,9 +39,9 @@ def test_some_layers_return_what_the_whole_model_does_without_the_others(
     flow = ForeignFlow(model, given, name)
     with torch.no_grad():
         of, own = flow.context(given), flow.call(given)[0]
-        *_, end = states_after(flow, of, 0, flow.embed(given), (1,))
+        *_, end = states_after(flow, of, 0, flow.embed(given), (1,), same_state)
         wanted = flow.head(end, of)
-        *_, same = states_after(flow, of, 0, flow.embed(given), ())
+        *_, same = states_after(flow, of, 0, flow.embed(given), (), same_state)
         assert distance(flow.head(same, of), own) < 1e-5
         smaller = only_layers(model, [0, 2], name)
         found = smaller(**given)[0]
@@ -51,15 +55,15 @@ def test_layers_before_are_not_run_again() -> None:
     given = {"input_ids": torch.arange(2, 10)[None]}
     flow = ForeignFlow(model, given, "llama")
     of, runs = flow.context(given), list[int]()
-    x, *states = flow.embed(given), *states_after(flow, of, 0, flow.embed(given), ())
+    x, *states = flow.embed(given), *states_after(flow, of, 0, flow.embed(given), (), same_state)
     for number, layer in enumerate(model.model.layers):
         layer.register_forward_pre_hook(lambda *_, number=number: runs.append(number))
         layer.mlp.register_forward_pre_hook(lambda *_, number=number: runs.append(10 + number))
-    rest = states_after(flow, of, 2, states[1], (2,))
+    rest = states_after(flow, of, 2, states[1], (2,), same_state)
     assert [one for one in runs if one >= 10] == [13]
     torch.testing.assert_close(rest[0], states[1])
     torch.testing.assert_close(x, model.model.embed_tokens(given["input_ids"]))
-    assert states_after(flow, of, 4, states[-1], ()) == []
+    assert states_after(flow, of, 4, states[-1], (), same_state) == []
 
 
 def test_an_even_choice_keeps_the_last_layer() -> None:
@@ -94,3 +98,21 @@ def test_too_few_layers_are_refused(kept: list[int], line: str) -> None:
 def test_layers_that_are_shared_cannot_be_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="its layers are not one list"):
         only_layers(deeper("AlbertForMaskedLM", monkeypatch), [0, 1], "albert")
+
+
+def test_states_can_be_changed_on_their_way_and_experts_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hooks on the model itself; what is done to the state before layer 0 is done there, too."""
+    model = deeper("MixtralForCausalLM", monkeypatch)
+    given = made_up(model, "mixtral")
+    flow = ForeignFlow(model, given, "mixtral")
+
+    def without_one(layer: int, x: torch.Tensor) -> torch.Tensor:
+        return x.index_fill(-1, torch.tensor([3 + layer]), 2.0)
+
+    with torch.no_grad():
+        of = flow.context(given)
+        *_, end = states_after(flow, of, 0, flow.embed(given), (), without_one)
+        found = flow.head(end, of)
+        for number, layer in enumerate(model.model.layers):
+            layer.register_forward_pre_hook(lambda _, args, number=number: (without_one(number, args[0]), *args[1:]))
+        assert distance(found, model(**given).logits) < 1e-5

@@ -29,6 +29,7 @@ from .judge import Judge, relative
 
 SAME = 1e-4  # by how much of it the output of a saved model may differ from that of the cut
 CHEAPEST = 8  # layers among which a greedy list chooses: on SmolLM2 they give the list that all 28 give
+Change = Callable[[int, State], State]
 Cost = Callable[[tuple[int, ...], int], Figures]
 """cost(gone, layer): what leaving out a layer beside those that are gone costs in all, text by text."""
 
@@ -68,12 +69,20 @@ def steps_of(flow: Flow, layer: int) -> list[Step]:
     return stack.steps()[layer * stack.substeps : (layer + 1) * stack.substeps]
 
 
-def states_from(flow: Flow, first: int, x: State, context: Any, gone: Collection[int]) -> list[State]:
-    """The states after layer `first`, which is given x, and after all later ones; those that are gone do nothing."""
+def as_it_is(layer: int, x: State) -> State:
+    return x
+
+
+def states_from(
+    flow: Flow, first: int, x: State, context: Any, gone: Collection[int], change: Change = as_it_is
+) -> list[State]:
+    """The states after layer `first`, which is given x, and after all later ones; those that are gone do nothing. Each
+    is given change(layer, state) instead of its state."""
     if isinstance(flow, ForeignFlow):
-        return states_after(flow, context, first, x, gone)
+        return states_after(flow, context, first, x, gone, change)
     found = list[State]()
     for layer in range(first, len(flow.stacks[flow.main].layers)):
+        x = change(layer, x)
         x = x if layer in gone else integrate(flow.scheme, steps_of(flow, layer), x, context)
         found.append(x)
     return found
@@ -107,7 +116,8 @@ def left_out(passed: Passed, layers: Collection[int]) -> list[float]:
 
 @torch.no_grad()
 def half_left_out(passed: Passed, layer: int, letter: str) -> list[float]:
-    """What leaving out a letter of one layer costs, text by text: A, or F and with it F0 and F1."""
+    """What leaving out a letter of one layer costs, text by text: A, or F and with it F0 and F1. Experts of this layer
+    are those that the whole model has chosen."""
     flow, context = passed.flow, passed.context
     x = integrate(flow.scheme, resting(flow, layer, letter), passed.starts[layer], context)
     return changes_at(passed, [x, *states_from(flow, layer + 1, x, context, passed.gone)][-1])

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ...flows.flow import one_state
-from ...integrate import State, integrate
+from ...integrate import State
 from ...kernels.loss import IGNORED
 from ...models import CausalConfig
 from ...probes.probe import texts_of
 from ...probes.watching import real_tokens
-from .cuts import Passed, changes_at, steps_of
+from .cuts import Passed, changes_at, states_from
 from .evidence import Coordinate, Figures, Health, Held
 from .own_probes import mean_shares, rounded
 
@@ -127,11 +127,9 @@ def held(passed: Passed, chosen: Sequence[int], values: Tensor) -> list[float]:
             return tuple(still(half, state) for half in x)
         return x.index_copy(-1, places.to(x.device), values[:, None, state].expand(*x.shape[:-1], -1))
 
-    places, flow = torch.tensor(list(chosen)), passed.flow
-    x = still(passed.starts[0], 0)
-    for layer in range(passed.layers):
-        x = still(integrate(flow.scheme, steps_of(flow, layer), x, passed.context), layer + 1)
-    return changes_at(passed, x)
+    places = torch.tensor(list(chosen))
+    states = states_from(passed.flow, 0, passed.starts[0], passed.context, (), lambda layer, x: still(x, layer))
+    return changes_at(passed, still(states[-1], passed.layers))
 
 
 def token_means(passed: Passed, chosen: Sequence[int]) -> Tensor:
