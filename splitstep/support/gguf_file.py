@@ -31,9 +31,10 @@ def gguf_source(file: Path) -> Iterator[dict[str, str]]:
 @contextmanager
 def quick_reader() -> Iterator[None]:
     """The package gguf with a memory: transformers reads a file four times, and asks for the names of tensors once for
-    each module."""
+    each module. It draws no progress bar."""
     import gguf
     import numpy as np
+    from transformers import modeling_gguf_pytorch_utils as loading
 
     class Reader(gguf.GGUFReader):
         """A reader with a plain array: slices of a memory map take five times as long, and it makes a million."""
@@ -49,10 +50,12 @@ def quick_reader() -> Iterator[None]:
     with CHANGING:
         before = {"GGUFReader": gguf.GGUFReader, "get_tensor_name_map": gguf.get_tensor_name_map}
         gguf.__dict__.update(GGUFReader=reader, get_tensor_name_map=cache(gguf.get_tensor_name_map))
+        bar, loading.__dict__["tqdm"] = loading.__dict__.get("tqdm"), lambda tensors, desc: tensors
         try:
             yield
         finally:
             gguf.__dict__.update(before)
+            loading.__dict__["tqdm"] = bar
 
 
 def gguf_tokenizer(file: Path, where: dict[str, str]) -> Any:

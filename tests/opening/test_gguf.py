@@ -9,6 +9,7 @@ import pytest
 import torch
 from gguf_files import BEGIN, END, LAYERS, write_gguf
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import modeling_gguf_pytorch_utils as loading
 
 from splitstep.opening import open_model
 from splitstep.text.open_tokenizer import open_tokenizer
@@ -47,7 +48,9 @@ def test_the_beginning_and_the_end_are_those_that_the_file_names(special: dict[s
         assert (again.bos_token_id, again.eos_token_id) == (tokenizer.bos_token_id, tokenizer.eos_token_id)
 
 
-def test_a_file_is_read_once_and_the_package_is_left_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_once_without_a_bar_and_the_package_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     file, built = write_gguf(tmp_path / "tiny.gguf", bos=BEGIN, eos=END), list[Any]()
     before, build = (gguf.GGUFReader, gguf.get_tensor_name_map), gguf.GGUFReader.__init__
 
@@ -57,9 +60,11 @@ def test_a_file_is_read_once_and_the_package_is_left_as_it_was(tmp_path: Path, m
 
     monkeypatch.setattr(gguf.GGUFReader, "__init__", counting)
     open_model(file)
+    assert tuple(capsys.readouterr()) == ("", "")
     assert len(built) == 1
     assert type(built[0].data) is np.ndarray
     file.write_bytes(file.read_bytes()[:200])
     with pytest.raises(ValueError, match=r"tiny\.gguf does not open: it is damaged"):
         open_model(file)
     assert (gguf.GGUFReader, gguf.get_tensor_name_map) == before
+    assert loading.__dict__["tqdm"].__name__.startswith("tqdm")
