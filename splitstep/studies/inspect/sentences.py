@@ -16,6 +16,8 @@ from .result import Inspection, ModelFindings, Series, Skipped
 from .spelling import (
     NATS,
     PLAIN,
+    POSITIVE,
+    SHARES,
     Unit,
     above,
     below,
@@ -43,6 +45,7 @@ SECTIONS = {
     "answer": "Logit lens",
     "against": "Beside it",
 }  # of sentences: the part of the page with their evidence
+LENSES = ("lens", "task lens")  # of the next token, and of a task with labels
 OUTLIERS = 3  # coordinates that a sentence names
 
 
@@ -117,7 +120,7 @@ def health(result: Inspection) -> str | Lacks:
 
 def loss_of(model: ModelFindings) -> str:
     """The loss in words, beside that of a uniform guess."""
-    found, gap, unit = over_texts(model.losses), below_guess(model), unit_of(model)
+    found, gap, unit = over_texts(model.losses, POSITIVE), below_guess(model), unit_of(model)
     if found is None:
         return "It has no loss here, so costs are shares of its output."
     if gap is None:
@@ -125,7 +128,7 @@ def loss_of(model: ModelFindings) -> str:
     guess = unit.written(found.mean + gap.mean)[0]
     if gap.mean < LEARNT:
         return f"It has learnt nothing: its loss is {unit.spelt(found)}, and that of a uniform guess is {guess}."
-    bits = over_texts(model.evidence.health.bits if model.evidence.health else ())
+    bits = over_texts(model.evidence.health.bits if model.evidence.health else (), POSITIVE)
     more = f", or {PLAIN.interval(bits)} bits per byte" if bits else ""
     return f"Its loss is {unit.spelt(found)}{more}; that of a uniform guess is {guess}."
 
@@ -197,7 +200,7 @@ def is_tie(one: Skipped, other: Skipped) -> bool:
 def attention_on_the_first_token(result: Inspection) -> str | Lacks:
     """The layers that look at the first token a lot, and more than uniform attention does."""
     found, uniform = (columns(result.model.find("attention", name)) for name in ("first token", "uniform"))
-    means = {layer: one for layer, row in found.items() if (one := over_texts(row))}
+    means = {layer: one for layer, row in found.items() if (one := over_texts(row, SHARES))}
     if not means:
         return Lacks("attention weights were not measured")
     looks = [k for k in means if above(found[k], SINK) and (k not in uniform or above(minus(found[k], uniform[k])))]
@@ -241,7 +244,7 @@ def no_outlier(model: ModelFindings) -> Lacks:
 
 def outlier(one: Coordinate) -> str:
     """A coordinate and its share with and without the first token: 17 (0.62 [0.59, 0.64] at state 29, 0.61 without)."""
-    share, without = over_texts(one.shares), over_texts(one.without_first)
+    share, without = over_texts(one.shares, SHARES), over_texts(one.without_first)
     rest = f", {PLAIN.written(without.mean)[0]} without the first token" if without else ""
     return f"{one.coordinate} ({PLAIN.interval(share) if share else ''} at state {one.state}{rest})"
 
@@ -276,17 +279,17 @@ def where_the_answer_forms(result: Inspection) -> str | Lacks:
     if start not in lens:
         return Lacks("the lens's loss is not sure to be below halfway at the end")
     where = f"in layer {start - 1}" if start else "before the first layer"
-    limit = NATS.written(math.fsum(half) / len(half))[0]
+    limit, there = NATS.written(math.fsum(half) / len(half))[0], over_texts(lens[start], POSITIVE)
     return (
         f"The answer forms {where}: from state {start} of {model.layers} on the lens's loss stays below {limit} nats, "
-        f"halfway between a uniform guess and the model's own; there it is {NATS.spelt(over_texts(lens[start]))}."
+        f"halfway between a uniform guess and the model's own; there it is {NATS.spelt(there)}."
     )
 
 
 def lens_of(model: ModelFindings, guess: float) -> Series | None:
     """The loss of the lens, if at the last state it is the model's own."""
     for one in model.series:
-        if (one.probe, one.name) == ("lens", "loss") and one.texts <= len(model.losses):
+        if one.name == "loss" and one.probe in LENSES and one.texts <= len(model.losses):
             ends = zip(one.figures, model.losses, strict=False)
             if all(abs(row[-1] - own) <= END * guess for row, own in ends):
                 return one
@@ -333,7 +336,7 @@ def means_of(rows: Iterable[Sequence[float]]) -> Figures:
 
 def of_both(model: ModelFindings) -> list[str]:
     """What was measured of two models together: how far predictions are apart, and layers of one inside the other."""
-    said, apart = list[str](), over_texts(model.evidence.divergence)
+    said, apart = list[str](), over_texts(model.evidence.divergence, POSITIVE)
     if apart is not None and apart.sign:
         said.append(f"its predictions, by {NATS.spelt(apart)} for each token (KL)")
     swapped = {one.layer: found for one in model.evidence.swapped if (found := over_texts(one.changes))}

@@ -5,22 +5,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from ...experiments.experiment import Rule, Sample, decide
-from ...experiments.statistics import FEWEST, Estimate
+from ...experiments.statistics import FEWEST, UNBOUNDED, Bounds, Estimate
 from ...support.words import counted, listed
 from .evidence import Figures
 from .result import ModelFindings, Series
 
 ZERO = Rule()
+POSITIVE, SHARES = Bounds(0.0), Bounds(0.0, 1.0)  # of losses, and of shares
 NAMED = 6  # layers that a sentence names
 
 
-def over_texts(values: Iterable[float]) -> Estimate | None:
+def over_texts(values: Iterable[float], bounds: Bounds = UNBOUNDED) -> Estimate | None:
     """The mean over texts with its interval.
 
     Figures that are the same on all texts show no spread but a fact, such as what a layer costs that does nothing:
     their interval is a point.
     """
-    found = Sample({i: x for i, x in enumerate(values) if math.isfinite(x)}).mean()
+    found = Sample({i: x for i, x in enumerate(values) if math.isfinite(x)}, bounds).mean()
     if found is not None and found.low is None and found.n >= FEWEST:
         return found._replace(low=found.mean, high=found.mean)
     return found
