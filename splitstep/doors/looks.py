@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..hints import network_meant
 from .common import check_new, default_folder, kept, recipe_asked
 from .door import door
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from ..experiments.result import Result
     from ..studies.approximate import Approximation
     from ..studies.inspect.result import Inspection
+    from ..studies.inspect.study import Wish
     from ..studies.orders import Orders
     from .common import Asked
     from .results import Construction
@@ -140,6 +142,8 @@ def one_network(name: str | None, *others: object) -> str:
             "converge takes one run or model, as in `splitstep converge runs/digits`, or --depths, as in `splitstep "
             "converge --task digits --depths 3,6,12,24`."
         )
+    if meant := network_meant(name):
+        raise ValueError(f"{meant}; or train deeper and deeper networks of a recipe: add --depths 3,6,12")
     return name
 
 
@@ -194,55 +198,83 @@ def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None,
 
 @door
 def inspect(
-    model: str,
+    model: str | Path | Callable[..., Any],
+    texts: int | Sequence[str] = 8,
     *,
     text: Path | None = None,
-    texts: int = 8,
     tokens: int | None = None,
+    chat: bool = False,
+    cut: int | None = None,
+    deep: bool = False,
     against: str = "random",
     layers: str | None = None,
     probes: tuple[str, ...] = (),
-    spectra: int = 3,
-    save: Literal["states"] | None = None,
+    spectra: int | None = None,
+    save: Path | None = None,
     out: Path | None = None,
     trust_remote_code: bool = False,
     device: str | None = None,
     data: Path | None = None,
     letters: tuple[Path, ...] = (),
+    tokenizer: Any = None,
+    progress: Any = None,
 ) -> Inspection:
-    """Look inside a pretrained Transformer: what its layers do to tokens.
+    """Look inside a pretrained Transformer: what its layers do to tokens, and which of them it can do without.
 
     Example:
       splitstep inspect path/to/model --text prompts.txt --out runs/look
-      splitstep inspect runs/digits
+      splitstep inspect path/to/model --cut 6
+      splitstep inspect runs/digits --deep
 
     Any Hugging Face Transformer is taken apart into steps of a scheme and measured on a few texts, beside the same
-    architecture with random weights. A run of this package sees validation examples of its task.
+    architecture with random weights. A run of this package sees validation examples of its task. What was interrupted
+    continues; --cut and --deep add to what DIR has.
 
     Parameters:
-    text FILE: A text on each line, or a .jsonl with "text". Default: built-in texts.
-    texts N: Use at most N texts.
+    text FILE: A text on each line, a .jsonl with "text", a folder of texts, or - for standard input. Default: built-in.
+    layers LIST: Layers that are listed, saved and left out, such as 0,4-7. Default: all.
     tokens N: Cut each text after N tokens. Default: 64, or the model's positions.
     against MODEL: Another model, `random` (the same with fresh weights) or `none`.
-    layers LIST: Layers that are listed, saved and left out, such as 0,4-7. Default: all.
-    probes LIST: Any of state_norms, increment_norms, drift, states, attention, sensitivity, information,
-      trajectory, clustering, rank, cka_layers, rollout, commutator, jacobian, products, communities, leading, lens.
-    spectra N: Texts for probes that differentiate layers; the verdict needs 3.
-    save: Write the states of each text to DIR/states as safetensors.
-    trust_remote_code: Let Python code run that comes with the model. Read it first.
     device NAME: cpu or cuda. Default: the GPU, if there is one.
     """
-    out = default_folder("inspect", model, out, "inspect")
-    from ..studies.inspect import inspection
-    from ..studies.inspect.sources import TextChoice
-    from ..studies.inspect.study import read_plan
-    from ..training.progress import counting
+    model = str(model) if isinstance(model, Path) else model
+    folder = default_folder("inspect", model, out, "inspect") if isinstance(model, str) else out
+    states, smaller = saved_things(save, folder, cut)
+    from ..studies.inspect import study
 
-    plan = read_plan(probes, spectra, layers, save and out / save)
-    choice, progress = TextChoice(text, texts, tokens, data), counting("inspect", at_once=True, unit="texts")
-    if unused := choice.unused():
-        say("inspect", f"{text}{unused}")
-    return kept(inspection(model, choice, plan, against, trust_remote_code, device, progress), out)
+    plan = study.read_plan(probes, spectra, layers, cut, deep, states)
+    choice = study.text_choice(texts, text, tokens, data, chat)
+    wish = study.Wish(choice, plan, against, trust_remote_code, device, tokenizer, smaller)
+    return looked(model, wish, folder, progress)
+
+
+def looked(model: Any, wish: Wish, folder: Path | None, progress: bool | None) -> Inspection:
+    """The inspection that was asked for; it tells of its progress in a shell, or if it is to."""
+    from ..studies.inspect import inspection
+    from ..support.provenance import COMMAND
+
+    tells = COMMAND.get() is not None if progress is None else progress
+    if tells and (unused := wish.choice.unused()):
+        say("inspect", f"{wish.choice.file}{unused}")
+    result = inspection(model, wish, folder, tells)
+    if tells:
+        return kept(result, folder)
+    if folder is not None:
+        result.save(folder)
+    return result
+
+
+def saved_things(save: Path | None, folder: Path | None, cut: int | None) -> tuple[Path | None, Path | None]:
+    """The folders of states and of a smaller model, if one of them is to be saved."""
+    if save is None:
+        return None, None
+    if str(save) == "states" and folder is not None:
+        return folder / save, None
+    if not cut:
+        raise ValueError(f"--save {save}: write --save states, or say with --cut 6 how many layers that model lacks.")
+    if save.exists():
+        raise ValueError(f"--save {save}: it is there already, so name a new folder.")
+    return None, save
 
 
 @door

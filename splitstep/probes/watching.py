@@ -1,9 +1,9 @@
 """One pass of a batch through a model or a flow, watched by several probes at once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,9 @@ from ..fields import Context
 from ..flows import Flow
 from ..flows.blocks import first_float
 from ..flows.flow import one_state
-from ..integrate import Event
+from ..flows.layout import batch_of
+from ..flows.passes import examples_of
+from ..integrate import Event, Observe
 from ..kernels.loss import IGNORED
 from ..models.body import Body
 from ..stack import Stack
@@ -99,20 +101,84 @@ def differentiate(output: Any, probes: Made, passes: Mapping[str, Pass]) -> dict
 
 def watch_flow(flow: Flow, batch: Mapping[str, Any], probes: Mapping[str, Probe]) -> Found:
     """What the probes find in the main stack of a flow, by the names of probe and stack."""
-    if asking := [name for name, probe in probes.items() if probe.gradients]:
-        raise ValueError(f'probe "{asking[0]}" differentiates the loss, which a flow does not have: leave it out')
-    inputs = {name: x for name, x in batch.items() if name != "labels"}
+    refuse_gradients(probes)
 
     def see(event: Event) -> None:
         for probe in probes.values():
             probe(event)
 
-    end, returned, context = flow.run(inputs, see, flow.main)
-    x, output = one_state(end), first_float(returned)
-    real = real_tokens(batch, x, "decoder_input_ids" in batch)
-    head = head_on(flow, context, len(x)) if is_vocabulary(flow.model, output, x) else None
-    passed = Pass(flow.model, inputs, flow.main, flow.stacks[flow.main], x, output, real, shared={}, head=head)
+    whole, context = seen_pass(flow, batch, see)
+    head = head_on(flow, context, len(whole.x)) if is_vocabulary(flow.model, whole.output, whole.x) else None
+    passed = whole._replace(shared={}, head=head)
     return {name: {flow.main: probe.figures(passed)} for name, probe in probes.items()}
+
+
+def watch_texts(
+    flow: Flow, batch: Mapping[str, Any], probes: Mapping[str, Mapping[int, Probe]]
+) -> Iterator[tuple[str, dict[int, Figures]]]:
+    """What probes find in each text of a batch of one length, in one pass: probes[name][i] sees text i and nothing
+    else. Each name comes as soon as its figures are there."""
+    refuse_gradients({name: one for name, made in probes.items() for one in made.values()})
+    numbers = sorted({i for made in probes.values() for i in made})
+    rows = {i: examples_of(batch, batch_of(batch), (i,)) for i in numbers}
+    alone = {i: AsAlone(flow, rows[i]) for i in numbers} if batch_of(batch) > 1 else {}
+
+    def see(event: Event) -> None:
+        for i in numbers:
+            own = event_of(event, i, alone[i].context) if alone else event
+            for made in probes.values():
+                if i in made:
+                    made[i](own)
+
+    whole, context = seen_pass(flow, batch, see)
+    heads = {}
+    if is_vocabulary(flow.model, whole.output, whole.x):
+        heads = {i: alone[i].head if alone else head_on(flow, context, 1) for i in numbers}
+    passes = {i: pass_of(whole, i, rows[i], heads.get(i)) for i in numbers}
+    for name, made in probes.items():
+        yield name, {i: one.figures(passes[i]) for i, one in made.items()}
+
+
+def refuse_gradients(probes: Mapping[str, Probe]) -> None:
+    if asking := [name for name, probe in probes.items() if probe.gradients]:
+        raise ValueError(f'probe "{asking[0]}" differentiates the loss, which a flow does not have: leave it out')
+
+
+def seen_pass(flow: Flow, batch: Mapping[str, Any], see: Observe) -> tuple[Pass, Any]:
+    """A pass of a batch through the main stack of a flow, and the context of its fields."""
+    inputs = {name: x for name, x in batch.items() if name != "labels"}
+    end, returned, context = flow.run(inputs, see, flow.main)
+    x = one_state(end)
+    real = real_tokens(batch, x, "decoder_input_ids" in batch)
+    return Pass(flow.model, inputs, flow.main, flow.stacks[flow.main], x, first_float(returned), real), context
+
+
+@final
+class AsAlone:
+    """A text of a batch as if it were alone: the context of its fields, and the head on its states."""
+
+    def __init__(self, flow: Flow, inputs: Mapping[str, Any]) -> None:
+        self.flow = flow
+        self.context = flow.context({name: x for name, x in inputs.items() if name != "labels"})
+        self.last = flow.last
+
+    def head(self, x: Tensor) -> Tensor:
+        self.flow.last = self.last
+        return self.flow.head((x, x) if self.flow.scheme.doubled else x, self.context)
+
+
+def event_of(event: Event, i: int, context: Any) -> Event:
+    """What one text of a batch sees of an event."""
+    state = tuple(one[i : i + 1] for one in event.state) if isinstance(event.state, tuple) else event.state[i : i + 1]
+    x, after, read = (one[i : i + 1] for one in (event.x, event.x_after, event.read))
+    added = {name: one[i : i + 1] for name, one in event.increments.items()}
+    return event._replace(x=x, increments=added, x_after=after, context=context, read=read, state=state)
+
+
+def pass_of(whole: Pass, i: int, inputs: Mapping[str, Any], head: Callable[[Tensor], Tensor] | None) -> Pass:
+    """One text's part of a pass."""
+    x, output, real = (None if one is None else one[i : i + 1] for one in (whole.x, whole.output, whole.real))
+    return whole._replace(batch=inputs, x=x, output=output, real=real, shared={}, head=head)
 
 
 def head_on(flow: Flow, context: Any, batch: int) -> Callable[[Tensor], Tensor]:

@@ -17,18 +17,21 @@ T = TypeVar("T")
 class Verdict(NamedTuple):
     """One sentence made from the figures, and whether it settles something, leaves it open or lacks the data.
 
-    Among the parts of a document it is for pages, which then do not repeat the document's own.
+    Among the parts of a document it is for pages, which then do not repeat the document's own. `evidence` is the name
+    of a heading of this page, to which a link leads.
     """
 
     kind: Literal["settled", "open", "too few"]
     sentence: str
+    evidence: str = ""
 
 
 class Heading(NamedTuple):
-    """A heading of the second level, or of the third."""
+    """A heading of the second level, or of the third, and the name by which links lead to it."""
 
     text: str
     level: int = 2
+    name: str = ""
 
 
 class Note(NamedTuple):

@@ -96,10 +96,11 @@ def part_to_html(part: Part | Stacked) -> str:
             return to_html(part)
         case Diagrams(schemes):
             return diagrams(schemes)
-        case Verdict(kind, sentence):
-            return f'<p class="verdict {kind.replace(" ", "-")}">{escape(sentence)}</p>'
-        case Heading(text, level):
-            return f"<h{level}>{escape(text)}</h{level}>"
+        case Verdict(kind, sentence, evidence):
+            link = f' <a href="#{anchor(evidence)}">{escape(evidence)}</a>' if evidence else ""
+            return f'<p class="verdict {kind.replace(" ", "-")}">{escape(sentence)}{link}</p>'
+        case Heading(text, level, name):
+            return f"<h{level}{attribute('id', anchor(name))}>{escape(text)}</h{level}>"
         case Note(text, plain):
             return f"<p>{escape(text)}</p>" if plain else f'<p class="soft">{escape(text)}</p>'
         case Verbatim(text, answer):
@@ -107,6 +108,11 @@ def part_to_html(part: Part | Stacked) -> str:
             return f"<pre{kind}>{escape(text)}</pre>"
         case _:
             return chart_to_html(part)
+
+
+def anchor(name: str) -> str:
+    """A name as the place of a link."""
+    return re.sub(r"\W+", "-", name.lower()).strip("-")
 
 
 def chart_to_html(chart: Chart) -> str:

@@ -24,7 +24,7 @@ def test_it_writes_a_page_and_a_result_that_can_be_drawn_again(folder: Path, tmp
     words = ["--text", str(prompts), "--tokens", "12", "--probes", "drift,rank", "--out", str(out), "--save", "states"]
     assert main(["inspect", str(folder), *words]) == 0
     said = capsys.readouterr()
-    assert "What to do with it" in said.out
+    assert said.out.startswith("All weights and states are finite")
     assert said.err.splitlines()[-1] == f"Report: {out / 'report.html'}"
     document = json.loads((out / "result.json").read_text())
     assert (document["study"], document["texts"], document["probes"]) == ("inspect", 2, ["drift", "rank"])
@@ -47,11 +47,11 @@ def test_the_verdict_is_decided_by_default_and_texts_that_are_not_used_are_count
     prompts.write_text("The cat sat on the mat.\nThe dog ran over the bridge.\n" * 3)
     words = ["--text", str(prompts), "--texts", "3", "--tokens", "8", "--probes", "jacobian,products"]
     for layers in ([], ["--layers", "0,2"]):
-        assert main(["inspect", str(folder), *words, *layers, "--out", str(tmp_path / "look")]) == 0
+        assert main(["inspect", str(folder), *words, *layers, "--out", str(tmp_path / f"look{len(layers)}")]) == 0
         printed = capsys.readouterr()
         said, unused = " ".join(printed.out.split()), f"{prompts} (3 more texts there, not used: --texts 6)"
         assert f"inspect  {unused}" in printed.err.splitlines()
-        assert unused in (tmp_path / "look" / "report.html").read_text()
+        assert unused in (tmp_path / f"look{len(layers)}" / "report.html").read_text()
         assert "An interval needs 3 texts" not in said
         verdicts = re.findall(r"Training installs a depth gradient: [^.]*\.[^.]*", said)
         assert len({*verdicts}) == 1
@@ -70,7 +70,7 @@ def test_the_verdict_is_decided_by_default_and_texts_that_are_not_used_are_count
         (["--tokens", "-1"], "--tokens -1: give at least 2"),
         (["--spectra", "0"], "--spectra 0: give at least 1"),
         (["--tokens", "500"], f"cut it with --tokens {POSITIONS}"),
-        (["--save", "weights"], "'weights' is not one of 'states'"),
+        (["--save", "weights"], "--save weights: write --save states, or say with --cut 6"),
         (["--against", "nowhere/../else"], "is not there: name a run of splitstep"),
         (["--device", "abacus"], "--device abacus is not here"),
         (["--text", "missing.txt"], "there is no file of texts missing.txt"),

@@ -9,8 +9,9 @@ import pytest
 from pretrained_folders import llama, saved
 
 from splitstep.studies.inspect import Inspection, inspection
+from splitstep.studies.inspect.plan import Plan
 from splitstep.studies.inspect.sources import TextChoice
-from splitstep.studies.inspect.study import Plan
+from splitstep.studies.inspect.study import Wish
 
 pytestmark = pytest.mark.slow
 HOSTILE = "The <script>document.title='owned'</script> cat & \"dog\" </main><img src=x onerror=alert(1)> sat."
@@ -22,7 +23,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Inspection:
     folder = tmp_path_factory.mktemp("models")
     (folder / "texts.txt").write_text(f"{HOSTILE}\nThe bridge over the river was closed for repairs.\n")
     model = saved(folder / "llama", llama())
-    return inspection(str(model), TextChoice(folder / "texts.txt", 2, 48), Plan(PROBES))
+    return inspection(str(model), Wish(TextChoice(folder / "texts.txt", 2, 48), Plan(PROBES)))
 
 
 @pytest.fixture(scope="module")

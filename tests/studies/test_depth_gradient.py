@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from scipy.stats import spearmanr
 
-from splitstep.studies.inspect.document import by_layer, depth_gradient, gradient_parts
+from splitstep.studies.inspect.gradient import by_layer, depth_gradient, gradient_parts
 from splitstep.studies.inspect.result import Inspection, ModelFindings, Series
 from splitstep.support.provenance import Provenance
 

@@ -1,7 +1,6 @@
 """An inspection says what the probes say, text by text, beside a null model; layers are really left out."""
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,13 @@ from splitstep.opening import load, open_model
 from splitstep.opening.texts import default_texts
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.inspect import Inspection, inspection
-from splitstep.studies.inspect.document import conclusions, depth_gradient, layers_table
+from splitstep.studies.inspect.document import layers_table
+from splitstep.studies.inspect.gradient import depth_gradient
 from splitstep.studies.inspect.own_probes import directions, principal_plane
+from splitstep.studies.inspect.plan import Plan
 from splitstep.studies.inspect.result import ModelFindings
 from splitstep.studies.inspect.sources import TextChoice
-from splitstep.studies.inspect.study import Plan
+from splitstep.studies.inspect.study import Wish
 
 SHORT = TextChoice(texts=3, tokens=20)
 CHEAP = ("trajectory", "drift", "clustering", "rank", "cka_layers", "jacobian", "products", "attention", "rollout")
@@ -35,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def found(folder: Path) -> Inspection:
-    return inspection(str(folder), SHORT, Plan(CHEAP, 3))
+    return inspection(str(folder), Wish(SHORT, Plan(CHEAP, 3)))
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +88,7 @@ def test_the_null_model_has_the_architectures_own_initialisation(found: Inspecti
 
 
 def test_it_is_the_same_again(folder: Path, found: Inspection) -> None:
-    again = inspection(str(folder), SHORT, Plan(("trajectory", "jacobian"), 3))
+    again = inspection(str(folder), Wish(SHORT, Plan(("trajectory", "jacobian"), 3)))
     for one, other in zip(again.models, found.models, strict=True):
         assert (one.losses, one.skipped, one.paths) == (other.losses, other.skipped, other.paths)
         assert all(find == other.find(find.probe, find.name) for find in one.series)
@@ -102,16 +103,16 @@ def test_the_document_is_read_back_and_drawn_again(found: Inspection, tmp_path: 
 
 def test_another_model_may_have_another_depth(folder: Path, tmp_path: Path) -> None:
     other = saved(tmp_path / "deeper", llama(layers=6, seed=1))
-    result = inspection(str(folder), SHORT, Plan(("trajectory", "drift")), against=str(other))
+    result = inspection(str(folder), Wish(SHORT, Plan(("trajectory", "drift")), against=str(other)))
     assert (result.other.layers, result.null) == (6, None)
     norm = result.other.find("trajectory", "norm")
     assert norm.t == pytest.approx([i / 6 for i in range(7)])
-    assert "no null model" in result.document().verdict.sentence  # pyright: ignore[reportOptionalMemberAccess]
+    assert "no null model" in depth_gradient(result).sentence
     assert "share of the depth" in document_to_page(result.document())
 
 
 def test_chosen_layers_change_neither_figures_nor_the_verdict(folder: Path, found: Inspection) -> None:
-    some = inspection(str(folder), SHORT, Plan(CHEAP, 3, layers=(1, 3)))
+    some = inspection(str(folder), Wish(SHORT, Plan(CHEAP, 3, layers=(1, 3))))
     assert depth_gradient(some) == depth_gradient(found)
     assert some.model.series == found.model.series
     assert (some.model.matrices, some.model.outliers) == (found.model.matrices, found.model.outliers)
@@ -122,7 +123,7 @@ def test_chosen_layers_change_neither_figures_nor_the_verdict(folder: Path, foun
 
 def test_saved_states_are_those_of_hugging_face(folder: Path, tmp_path: Path, texts: list[dict[str, Any]]) -> None:
     plan = Plan(("drift",), layers=(0, 2), states=tmp_path / "states")
-    inspection(str(folder), SHORT, plan, against="none")
+    inspection(str(folder), Wish(SHORT, plan, against="none"))
     model = open_model(folder).model
     assert len(list((tmp_path / "states").iterdir())) == 3
     with torch.no_grad():
@@ -140,7 +141,9 @@ def test_saved_states_are_those_of_hugging_face(folder: Path, tmp_path: Path, te
 
 def test_a_model_without_a_loss_is_judged_by_its_output(tmp_path: Path) -> None:
     folder = saved(tmp_path / "bert", bert())
-    result = inspection(str(folder), TextChoice(texts=1, tokens=16), Plan(("drift", "commutator")), against="none")
+    result = inspection(
+        str(folder), Wish(TextChoice(texts=1, tokens=16), Plan(("drift", "commutator")), against="none")
+    )
     assert result.model.losses == ()
     model: Any = open_model(folder).model
     tokenizer = open_model(folder).tokenizer
@@ -154,26 +157,12 @@ def test_a_model_without_a_loss_is_judged_by_its_output(tmp_path: Path) -> None:
 
 def test_parallel_blocks_have_no_commutator(tmp_path: Path) -> None:
     folder = saved(tmp_path / "gptj", gptj())
-    result = inspection(str(folder), TextChoice(texts=2, tokens=16), Plan(("drift", "commutator")), against="none")
+    result = inspection(
+        str(folder), Wish(TextChoice(texts=2, tokens=16), Plan(("drift", "commutator")), against="none")
+    )
     assert (result.model.scheme, len(result.model.losses)) == ("A+F", 2)
     assert result.model.missing == (("commutator", "not defined for blocks of this scheme"),)
     assert not any(one.probe == "commutator" for one in result.model.series)
-
-
-def test_a_layer_that_does_nothing_and_an_outlier_coordinate_are_named(tmp_path: Path) -> None:
-    model = llama()
-    with torch.no_grad():
-        model.model.embed_tokens.weight[:, 5] += 30.0
-        for weight in (model.model.layers[2].self_attn.o_proj.weight, model.model.layers[2].mlp.down_proj.weight):
-            weight.mul_(1e-4)
-    folder = saved(tmp_path / "llama", model)
-    result = inspection(str(folder), SHORT, Plan(("drift", "leading", "rank"), 1), against="none")
-    said = {one.about: one.text for one in conclusions(result)}
-    few = r"Candidates are the layers 2 \(0.00 of the length; skipped: loss [-+]0.000"
-    assert re.match(few, said["Layers to skip or merge"])
-    assert abs(sum(result.model.skipped[2].changes)) < 1e-3
-    assert said["Outlier coordinates"].startswith("Coordinate 5, in ")
-    assert (result.model.outliers[0].coordinate, result.model.outliers[0].share > 0.9) == (5, True)
 
 
 def test_the_plane_of_particles_is_that_of_principal_components() -> None:
@@ -190,7 +179,7 @@ def test_our_own_runs_are_shown_examples_of_their_task(tmp_path: Path) -> None:
     run = tmp_path / "digits"
     shape = ["model.layers=2", "model.width=16", "model.heads=2", "model.ffn=16"]
     assert main(["train", "digits", "--out", str(run), *shape, "train.steps=1", "train.evaluate_every=1"]) == 0
-    result = inspection(str(run), TextChoice(texts=2), Plan(("drift", "jacobian", "attention")))
+    result = inspection(str(run), Wish(TextChoice(texts=2), Plan(("drift", "jacobian", "attention"))))
     assert (result.texts, result.source) == (2, "validation examples of digits")
     assert len(result.model.losses) == 2
     assert {one.probe for one in result.model.series} >= {"drift", "jacobian", "attention"}
@@ -198,16 +187,18 @@ def test_our_own_runs_are_shown_examples_of_their_task(tmp_path: Path) -> None:
 
 
 def test_nothing_is_kept_of_later_texts_but_figures(folder: Path) -> None:
-    result = inspection(str(folder), TextChoice(texts=7, tokens=8), Plan(("drift", "jacobian"), 2), against="none")
+    result = inspection(
+        str(folder), Wish(TextChoice(texts=7, tokens=8), Plan(("drift", "jacobian"), 2), against="none")
+    )
     assert (len(result.model.paths), len(result.model.losses)) == (4, 7)
     assert {(one.probe, one.texts) for one in result.model.series} == {("drift", 7), ("jacobian", 2), ("sizes", 7)}
-    assert all(len(one.changes) == 4 for one in result.model.skipped)
+    assert all(len(one.changes) == 7 for one in result.model.skipped)
 
 
 def test_a_network_that_was_built_is_given_random_numbers(tmp_path: Path) -> None:
     built = approximate("max", tokens=2, dim=1, eps=0.05)
     built.model.save_pretrained(tmp_path / "max")
-    result = inspection(str(tmp_path / "max"), TextChoice(texts=3), Plan(("drift", "attention", "jacobian"), 3))
+    result = inspection(str(tmp_path / "max"), Wish(TextChoice(texts=3), Plan(("drift", "attention", "jacobian"), 3)))
     assert result.source == "random numbers from 0 to 1"
     assert result.texts == 3
     found = result.model.find("attention", "first token")

@@ -1,13 +1,13 @@
 """The charts of an inspection: which figures share one, with their equations and how they are read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 from ...report import charts as kinds
 from ...report.charts import Axis, ComplexPlane, Explained, HeatMap, Line, LineChart
 from ...report.document import Heading, Part, in_pairs
 from ...report.moving import visible
-from ...support.words import counted
 from .result import Inspection, Series
 
 OTHERS, MOST = "Other probes", 8  # charts of probes that this page does not know
@@ -57,11 +57,12 @@ CURVES = (
     Curve("Tokens", "Effective rank of the tokens", "rank", ("effective centred", "participation centred"), "rank",
           "exp(-Σ p_i log p_i), p = s / Σ s;  (Σ s^2)^2 / Σ s^4",
           "How many directions the tokens of a text use, without their mean. A fall is a collapse of rank."),
-    Curve("Tokens", "Largest share of one coordinate", "sizes", ("outlier",), "share", "max_j mean x_j^2 / |x|^2",
-          "Above 0.1 a single coordinate dominates the stream.", True),
+    Curve("Outlier coordinates", "Largest share of one coordinate", "sizes", ("outlier",), "share",
+          "max_j mean x_j^2 / |x|^2", "Above 0.1 a single coordinate dominates the stream.", True),
     Curve("Attention", "Entropy of attention", "attention", ("A",), "nats", "-Σ_j w_{ij} log w_{ij}",
           "Low entropy: tokens look at few others."),
-    Curve("Attention", "Attention on the first token", "attention", ("first token",), "share", "mean_{i > 1} w_{i1}",
+    Curve("Attention", "Attention on the first token", "attention", ("first token", "uniform"), "share",
+          "mean_{i > 1} w_{i1}",
           "A high share is an attention sink: heads that have nothing to do look there."),
     Curve("Attention", "Entropy of the rollout", "rollout", ("entropy",), "nats", "R_l = (W_l + I) / 2 R_{l-1}",
           "How widely what a token knows has been gathered, through all layers so far."),
@@ -98,6 +99,16 @@ CURVES = (
           "From where on the model has decided on its next token."),
     Curve("Logit lens", "Distance from the final prediction", "lens", ("divergence",), "nats", "KL(p_L | p_l)",
           "How far the prediction at this depth is from the last one.", True),
+    Curve("Logit lens", "Loss of the lens", "lens", ("loss",), "nats", "-log p_l(next token)",
+          "The loss if the model ended here. The answer forms where it falls below halfway to the model's own."),
+    Curve("Logit lens", "Loss of the task", "task lens", ("loss",), "loss", "loss of head(x_l)",
+          "The loss if the model ended here. The answer forms where it falls below halfway to the model's own."),
+    Curve("Beside it", "Increments: how far directions are apart", "beside", ("cosine distance",), "1 - cos",
+          "1 - cos(dx_l, dx'_l)", "What a layer adds in both models, on the same texts. At 0 it points the same way."),
+    Curve("Beside it", "Increments: how far they are apart", "beside", ("relative distance",), "relative",
+          "|dx'_l - dx_l| / |dx_l|", "At 0 both models add the same."),
+    Curve("Beside it", "Likeness of states", "beside", ("cka",), "CKA", "CKA(x_l, x'_l)",
+          "Debiased linear CKA over the tokens of a text: 1 if the states are alike but for a rotation.", level=1.0),
     Curve("Communities", "Communities of coordinates", "communities", ("communities",), "communities",
           "Louvain on weights |J_{ij}| + |J_{ji}|", "Groups of coordinates that a layer couples."),
     Curve("Communities", "Modularity and stability", "communities", ("modularity", "stability"), "index",
@@ -107,21 +118,30 @@ CURVES = (
 )  # fmt: skip
 
 
+APART = ("Outlier coordinates", "Beside it")  # sections with tables of their own
+
+
 def sections(result: Inspection) -> Iterator[Part]:
-    """The curves under their headings, as far as they were measured, after what is drawn in other ways: spectra take
-    the whole width, other charts stand in pairs."""
+    """The curves under their headings, as far as they were measured, after what is drawn in other ways."""
     before = {"Trajectories": cka_maps, "Attention": rollout_map, "Jacobians": spectra}
+    names = [name for name in dict.fromkeys(one.section for one in CURVES) if name not in APART]
+    for name in (*names, OTHERS):
+        if charts := [*(before[name](result) if name in before else ()), *curves(result, name)]:
+            yield from (Heading(name, name=name), *arranged(charts))
+
+
+def curves(result: Inspection, section: str) -> Iterator[Explained]:
+    """The charts of a section whose figures were measured; those of probes that this page does not know are others."""
     known = {"cka_layers", *(one.probe for one in CURVES)}
     rest = [one for one in result.model.series if one.probe not in known][:MOST]
-    own = [
-        Curve("Other probes", f"{p}: {name}", p, (name,), name, "", "As the probe defines it.") for p, name, *_ in rest
-    ]
-    for name in dict.fromkeys(one.section for one in (*CURVES, *own)):
-        charts = list(before[name](result)) if name in before else []
-        charts += filter(None, (chart_of(result, one) for one in (*CURVES, *own) if one.section == name))
-        if charts:
-            wide = [one for one in charts if isinstance(one.chart, kinds.SliderChart)]
-            yield from (Heading(name), *wide, *in_pairs([one for one in charts if one not in wide]))
+    own = [Curve(OTHERS, f"{p}: {name}", p, (name,), name, "", "As the probe defines it.") for p, name, *_ in rest]
+    yield from filter(None, (chart_of(result, one) for one in (*CURVES, *own) if one.section == section))
+
+
+def arranged(charts: Sequence[Explained]) -> list[Part]:
+    """Spectra take the whole width, other charts stand in pairs."""
+    wide = [one for one in charts if isinstance(one.chart, kinds.SliderChart)]
+    return [*wide, *in_pairs([one for one in charts if one not in wide])]
 
 
 def chart_of(result: Inspection, curve: Curve) -> Explained | None:
@@ -176,22 +196,46 @@ def particle_charts(result: Inspection) -> Iterator[Explained]:
             )
 
 
-def skip_chart(result: Inspection) -> Iterator[Explained]:
-    """What each layer costs when it is left out."""
+def cut_charts(result: Inspection) -> Iterator[Explained]:
+    """What each layer costs when it is left out, and what each of its fields costs."""
     model = result.model
-    if not model.skipped:
-        return
-    every = [one.changes for one in model.skipped]
-    layers, means = [one.layer for one in model.skipped], [one.mean for one in model.skipped]
+    alone = [Line(model.label, *costs([(one.layer, one.changes) for one in model.skipped]))] if model.skipped else []
+    letters = dict.fromkeys(one.letter for one in model.evidence.halves)
+    halves = [
+        Line(letter, *costs([(one.layer, one.changes) for one in model.evidence.halves if one.letter == letter]))
+        for letter in letters
+    ]
+    if alone:
+        yield cut_chart(result, "A layer left out", alone, "Each layer is really left out, one at a time", "skipped")
+    if halves:
+        yield cut_chart(result, "A field left out", halves, "One field of a layer does nothing", "halves")
+
+
+def swap_chart(result: Inspection) -> Iterator[Explained]:
+    """What each layer of the other model changes inside this one."""
+    if swapped := [(one.layer, one.changes) for one in result.model.evidence.swapped]:
+        lines = [Line(result.model.label, *costs(swapped))]
+        yield cut_chart(result, "A layer of the other model", lines, "Each layer is replaced, one at a time", "swapped")
+
+
+Costs = tuple[list[float], list[float], list[float], list[float]]
+
+
+def costs(rows: Sequence[tuple[int, Sequence[float]]]) -> Costs:
+    """Layers with the mean, the least and the greatest of what leaving something out costs."""
+    every = [changes for _, changes in rows]
+    return [float(layer) for layer, _ in rows], list(map(fmean, every)), list(map(min, every)), list(map(max, every))
+
+
+def cut_chart(result: Inspection, title: str, lines: Sequence[Line], reading: str, name: str) -> Explained:
+    model = result.model
     unit = "loss, nats" if model.losses else "output, relative"
     chart = LineChart(
-        f"A layer left out: change of the {unit}", Axis("layer", "{:g}", apart=1.0), Axis("change", "{:.3g}"),
-        [Line(model.label, layers, means, list(map(min, every)), list(map(max, every)))],
-        "mean over texts, band: from the least to the greatest", 0.0, name="chart-skipped",
+        f"{title}: change of the {unit}", Axis("layer", "{:g}", apart=1.0), Axis("change", "{:.3g}"), lines,
+        "mean over texts, band: from the least to the greatest", 0.0, name=f"chart-{name}",
     )  # fmt: skip
     equation = "loss(without l) - loss" if model.losses else "|y(without l) - y| / |y|"
-    reading = f"Each layer is really left out, one at a time, on {counted(len(every[0]), 'text')}."
-    yield Explained(chart, equation, reading, "skipped.csv")
+    return Explained(chart, equation, f"{reading}.", f"{name}.csv")
 
 
 def spectra(result: Inspection) -> Iterator[Explained]:

@@ -61,8 +61,8 @@ def uniform_guess(passed: Passed) -> float | None:
 
 
 def bits_per_byte(passed: Passed, spelt: Sequence[int | None]) -> Figures:
-    """The loss of all predictions of a text over its bytes, in bits; empty if not every token but the first is
-    predicted."""
+    """The loss of all predictions of a text over the bytes that they spell, in bits; empty if the end of a text is not
+    what is predicted."""
     many = predictions(passed)
     if passed.losses is None or many is None or len(spelt) != len(many) or not all(spelt):
         return ()
@@ -71,24 +71,27 @@ def bits_per_byte(passed: Passed, spelt: Sequence[int | None]) -> Figures:
 
 
 def predictions(passed: Passed) -> list[int] | None:
-    """How many tokens of each text are predicted, if it is all but the first."""
+    """How many tokens at the end of each text are predicted: all but the first, or those with labels."""
     model, labels = passed.flow.model, passed.inputs.get("labels")
     if passed.judge.by == "output" or (passed.judge.by == "labels" and not isinstance(model.config, CausalConfig)):
         return None
     ids = passed.inputs["input_ids"]
-    mask = passed.inputs.get("attention_mask", torch.ones_like(ids))[:, 1:] != 0
-    if labels is not None and not torch.equal(labels[:, 1:], ids[:, 1:].masked_fill(~mask, IGNORED)):
-        return None
-    return mask.sum(1).tolist()
+    words = ids.masked_fill(passed.inputs.get("attention_mask", torch.ones_like(ids)) == 0, IGNORED)[:, 1:]
+    wanted = words if labels is None else labels[:, 1:]
+    counted = wanted != IGNORED
+    begun = counted.cumsum(1) > 0
+    return counted.sum(1).tolist() if torch.equal(wanted, torch.where(begun, words, IGNORED)) else None
 
 
-def predicted_bytes(tokenizer: Any, ids: Sequence[int]) -> int | None:
-    """How many bytes all tokens but the first spell; a character that is cut off counts as the sign for one."""
+def predicted_bytes(tokenizer: Any, ids: Sequence[int], labels: Sequence[int] | None = None) -> int | None:
+    """How many bytes the tokens spell that are predicted: all but the first, or those from the first label on. A
+    character that is cut off counts as the sign for one."""
     if tokenizer is None:
         return None
+    known = [1] if labels is None else [i for i, label in enumerate(labels) if i and label != IGNORED]
     how = {"skip_special_tokens": True, "clean_up_tokenization_spaces": False}
-    whole, first = (tokenizer.decode(some, **how) for some in (ids, ids[:1]))
-    return len(whole.encode()) - len(first.encode())
+    whole, before = (tokenizer.decode(some, **how) for some in (ids, ids[: min(known, default=len(ids))]))
+    return len(whole.encode()) - len(before.encode())
 
 
 def real_states(passed: Passed) -> list[list[Tensor]]:

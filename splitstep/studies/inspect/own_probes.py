@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, final
@@ -11,15 +11,13 @@ from typing import Any, Literal, final
 import torch
 from torch import Tensor
 
-from ...flows import Flow, state_name
+from ...flows import state_name
 from ...integrate import Event
 from ...probes import Figures, Pass, Probe
 from ...probes.clusters import cluster_labels, token_cosines
 from ...probes.probe import LayerStates, lengths, mean_over, numbers
 from ...scheme import Scheme
 from ...support.words import first_line
-from .cuts import left_out, passed
-from .judge import Judge as Judge
 from .result import TokenPaths
 
 TOKENS = 128  # of a text whose paths are kept
@@ -155,12 +153,3 @@ def principal_plane(states: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     plane = torch.nn.functional.pad(v[:, :2], (0, max(0, 2 - v.shape[1])))
     largest = plane.abs().argmax(0)
     return plane * plane[largest, range(2)].sign().where(plane[largest, range(2)] != 0, 1), mean
-
-
-def skipped(flow: Flow, judge: Judge, inputs: Mapping[str, Any], layers: Sequence[int]) -> dict[int, float]:
-    """What leaving out each layer costs on the first text; the entry -1 is the model's own loss, if it has one."""
-    if not layers and judge.by == "output":
-        return {}
-    one = passed(flow, judge, inputs)
-    own = {} if one.losses is None else {-1: one.losses[0]}
-    return own | {layer: left_out(one, (layer,))[0] for layer in layers}

@@ -9,7 +9,9 @@ from typing import Any, Literal, NamedTuple
 from ...experiments.result import Result
 from ...support.provenance import Provenance
 from ...support.typed import Figure, Inlined
+from .evidence import Evidence
 
+NO_EVIDENCE = Evidence()
 Along = Literal["state", "layer", "pair", "number"]
 """What a series runs along: the L + 1 states, the L layers, the L - 1 pairs of layers, or something else."""
 
@@ -122,6 +124,7 @@ class ModelFindings:
     outliers: tuple[Outlier, ...]
     skipped: tuple[Skipped, ...]
     missing: tuple[Missing, ...]
+    evidence: Evidence = NO_EVIDENCE
 
     def find(self, probe: str, name: str) -> Series | None:
         return next((one for one in self.series if (one.probe, one.name) == (probe, name)), None)
@@ -149,8 +152,9 @@ class Inspection(Result):
     source: str  # of the texts
     probes: tuple[str, ...]
     differentiated: int  # texts of the probes with derivatives
-    layers: tuple[int, ...]  # those that are listed
+    listed: tuple[int, ...]  # layers
     made: Inlined[Provenance]
+    unfinished: str = ""  # how far it came before it was interrupted
 
     @property
     def null(self) -> ModelFindings | None:
@@ -160,6 +164,16 @@ class Inspection(Result):
     @property
     def models(self) -> list[ModelFindings]:
         return [self.model] if self.other is None else [self.model, self.other]
+
+    @property
+    def layers(self) -> Any:
+        """A row for each layer that is listed: a DataFrame or, without pandas, a list of records."""
+        rows = [layer_record(self, layer) for layer in self.listed]
+        try:
+            from pandas import DataFrame
+        except ImportError:
+            return rows
+        return DataFrame(rows)
 
     def records(self) -> list[dict[str, Any]]:
         """Every figure of a probe in a row of its own."""
@@ -171,3 +185,19 @@ class Inspection(Result):
             for text, figures in enumerate(one.figures)
             for number, figure in zip(one.numbers, figures, strict=True)
         ]  # fmt: skip
+
+
+def layer_record(result: Inspection, layer: int) -> dict[str, Any]:
+    """What was found of a layer, in the mean over texts; of the other model's, too."""
+    row: dict[str, Any] = {"layer": layer}
+    for found, start in zip(result.models, ("", "other "), strict=False):
+        row |= {
+            f"{start}{one.probe} {one.name}": dict(one.pairs)[layer]
+            for one in found.series
+            if one.along == "layer" and layer in one.numbers
+        }
+        row |= {f"{start}left out": one.mean for one in found.skipped if one.layer == layer}
+        row |= {
+            f"{start}{one.letter} left out": fmean(one.changes) for one in found.evidence.halves if one.layer == layer
+        }
+    return row

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,48 +17,73 @@ from ...kernels.loss import IGNORED
 from ...models import CausalConfig
 from ...models.vectors import VectorsConfig
 from ...opening import Opened
-from ...opening.texts import batches_of, default_texts, read_texts
+from ...opening.texts import batches_of, default_texts, held_out_texts, read_texts, with_chat
 from ...support.words import counted
 from ...training.directory import RunDirectory
+from .measures import predicted_bytes
+from .plan import OTHERS
 
 TOKENS = 64  # of a text, unless it is said otherwise
 POINTS = 8  # tokens of a sequence of vectors, if the model has no positions
 
 
 class Text(NamedTuple):
-    """One text or example: its inputs (and labels), its name and its tokens."""
+    """One text or example: its inputs (and labels), its name, its tokens, and the bytes of all but the first."""
 
     inputs: dict[str, Any]
     name: str
     tokens: tuple[str, ...]
+    spelt: int | None = None
 
 
 class Source(NamedTuple):
-    """Texts for a model, and where they come from."""
+    """Texts for a model, where they come from, and others of the same kind, which judge what these have chosen."""
 
     texts: Sequence[Text]
     name: str
+    others: Sequence[Text] = ()
+
+    @property
+    def every(self) -> Sequence[Text]:
+        return [*self.texts, *self.others]
 
 
 @dataclass(frozen=True)
 class TextChoice:
-    """Which texts: a file or the package's own, how many, and how long."""
+    """Which texts: a file, some that are given, or the package's own; how many, and how long."""
 
     file: Path | None = None
     texts: int = 8
     tokens: int | None = None  # None: 64, or as many as the models have positions
     data: Path | None = None  # where a run's task has its data
+    chat: bool = False  # each is one turn of a user
+    given: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name, value, least in (("texts", self.texts, 1), ("tokens", self.tokens, 2)):
             if value is not None and value < least:
                 raise ValueError(f"--{name} {value}: give at least {least}")
 
+    @cached_property
+    def all(self) -> list[str]:
+        """All texts that there are."""
+        if self.file is not None:
+            return read_texts(self.file)
+        return list(self.given) or [*default_texts(), *(one.text for one in held_out_texts())]
+
     def unused(self) -> str:
         """How many texts of the file are left out; empty if none are."""
-        every = 0 if self.file is None else len(read_texts(self.file))
+        every = 0 if self.file is None else len(self.all)
         more = counted(every - self.texts, "more text")
         return f" ({more} there, not used: --texts {every})" if every > self.texts else ""
+
+    @property
+    def name(self) -> str:
+        """Where the texts come from."""
+        own, chats = "the package's own texts", ", as chats" if self.chat else ""
+        if self.file is not None:
+            return f"{self.file}{self.unused()}{chats}"
+        return f"{'Python' if self.given else own}{chats}"
 
     def length(self, models: Sequence[Opened]) -> int:
         """The most tokens of a text."""
@@ -66,9 +92,22 @@ class TextChoice:
         return min([TOKENS, *(most for one in models if (most := positions(one.model) or 0) > 1)])
 
 
+def text_choice(
+    texts: int | Sequence[str], file: Path | None, tokens: int | None, data: Path | None, chat: bool
+) -> TextChoice:
+    """What a person asked for: so many texts, or texts themselves."""
+    if isinstance(texts, int):
+        return TextChoice(file, texts, tokens, data, chat)
+    given = (texts,) if isinstance(texts, str) else tuple(texts)
+    return TextChoice(file, len(given), tokens, data, chat, given)
+
+
 def source_of(opened: Opened, choice: TextChoice, tokens: int) -> Source:
     """The texts for this model, each cut after so many tokens."""
-    if opened.source == "run" and choice.file is None:
+    own = opened.source == "run" and choice.file is None and not choice.given
+    if choice.chat and (own or isinstance(opened.model.config, VectorsConfig)):
+        raise ValueError(f"--chat is for texts, and {opened.name} is given none: leave it out, or give --text")
+    if own:
         return examples_of(opened, choice, tokens)
     if isinstance(opened.model.config, VectorsConfig):
         return points_for(opened.model.config, choice.texts)
@@ -78,14 +117,19 @@ def source_of(opened: Opened, choice: TextChoice, tokens: int) -> Source:
             f"{opened.name} takes {main}, and inspect reads texts: use ss.observe(ss.opening.load(...), inputs, "
             "probes) in Python"
         )
-    texts = (default_texts() if choice.file is None else read_texts(choice.file))[: choice.texts]
-    tokenizer, found = opened.needs_tokenizer(), list[Text]()
+    found = list(tokenized(opened, choice.all[: choice.texts + OTHERS], tokens, choice.chat))
+    return Source(found[: choice.texts], choice.name, found[choice.texts :])
+
+
+def tokenized(opened: Opened, texts: Sequence[str], tokens: int, chat: bool) -> Iterator[Text]:
+    """Texts as a model's inputs."""
+    tokenizer = with_chat(opened.needs_tokenizer(), opened.name) if chat else opened.needs_tokenizer()
     for i, batch in enumerate(batches_of(texts, tokenizer, tokens, 1)):
         ids = batch["input_ids"]
         check_tokens(opened, ids[0].tolist(), i)
         more = {"decoder_input_ids": ids} if opened.model.config.is_encoder_decoder else {}
-        found.append(Text({**batch, **more}, f"text {i + 1}", spelled(tokenizer, ids[0].tolist())))
-    return Source(found, "the package's own texts" if choice.file is None else f"{choice.file}{choice.unused()}")
+        row = ids[0].tolist()
+        yield Text({**batch, **more}, f"text {i + 1}", spelled(tokenizer, row), predicted_bytes(tokenizer, row))
 
 
 def points_for(config: VectorsConfig, many: int) -> Source:
@@ -123,7 +167,7 @@ def spelled(tokenizer: Any, ids: Sequence[int]) -> tuple[str, ...]:
 
 
 def examples_of(opened: Opened, choice: TextChoice, tokens: int) -> Source:
-    """The first validation examples of a run's task, without columns that are all padding."""
+    """The first validation examples of a run's task, without columns that are all padding, and some more."""
     recipe = RunDirectory(Path(opened.name).expanduser()).recipe()
     batches = recipe.load_task(choice.data).batches("valid", choice.texts)
     cut = tokens if isinstance(opened.model.config, CausalConfig) else None
@@ -132,11 +176,11 @@ def examples_of(opened: Opened, choice: TextChoice, tokens: int) -> Source:
         for batch in batches
         for i in range(len(next(iter(batch.values()))))
     )
-    texts = [
-        Text(inputs, f"example {i + 1}", tokens_of(opened, inputs))
-        for i, inputs in enumerate(islice(rows, choice.texts))
+    found = [
+        Text(inputs, f"example {i + 1}", tokens_of(opened, inputs), bytes_of(opened, inputs))
+        for i, inputs in enumerate(islice(rows, choice.texts + OTHERS))
     ]
-    return Source(texts, f"validation examples of {recipe.task}")
+    return Source(found[: choice.texts], f"validation examples of {recipe.task}", found[choice.texts :])
 
 
 def tokens_of(opened: Opened, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
@@ -147,3 +191,11 @@ def tokens_of(opened: Opened, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
         return ()
     mask = inputs["labels"] != IGNORED if decodes else inputs.get("attention_mask", torch.ones_like(ids))
     return spelled(opened.tokenizer, ids[0][mask[0].bool()].tolist())
+
+
+def bytes_of(opened: Opened, inputs: Mapping[str, Tensor]) -> int | None:
+    """How many bytes the tokens of an example spell, if it is text that a model goes on with."""
+    if not isinstance(opened.model.config, CausalConfig):
+        return None
+    ids, labels = (inputs[name][0].tolist() for name in ("input_ids", "labels"))
+    return predicted_bytes(opened.tokenizer, ids, labels)

@@ -1,175 +1,215 @@
-"""Inspect a model: run texts through it with probes, text by text, and do the same with a null model or another one.
+"""Inspect a model: run texts through it with probes, leave layers out, and look at a null model or another one beside.
 
-Nothing of a text is kept but its figures, and of the first few what the page draws.
+What is found is kept unit by unit, so that what was interrupted continues, and a deeper look adds to what is there.
 """
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import nn
 
-from ...flows import Flow
-from ...opening import Opened, load, open_model
-from ...probes import PROBES, Figures, Probe
-from ...probes.layer_maps import LayerBlocks
-from ...probes.watching import watch_flow
+from ...opening import Opened, open_model
+from ...probes import PROBES
 from ...support.auto_classes import silent
+from ...support.files import alone
 from ...support.provenance import made_by_study
-from ...training.progress import Counting
-from .own_probes import Guarded, Judge, KeptStates, SavedStates, Sizes, rounded, rounded_rows, skipped, token_paths
-from .result import Along, Inspection, Matrix, Missing, ModelFindings, Outlier, Series, Skipped, Spectrum
-from .sources import Source, Text, TextChoice, source_of
+from ...support.words import counted, listed
+from .clock import Clock
+from .cuts import save_without
+from .findings import evidence_of_cuts, findings
+from .groups import Group, beside, groups_of
+from .plan import Plan, read_plan
+from .result import Inspection
+from .sources import Source, TextChoice, source_of, text_choice
+from .subject import Subject
+from .units import Found, Store, digest
+
+__all__ = ["Wish", "Work", "inspection", "read_plan", "text_choice"]
 
 RANDOM, NOTHING = "random", "none"
 SEED = 16  # of the null model's weights
-DEFAULT = (
-    "trajectory", "drift", "clustering", "rank", "cka_layers", "attention", "rollout", "lens", "commutator", "jacobian",
-    "products", "leading", "communities",
-)  # fmt: skip
-DIFFERENTIATED = 3  # texts for probes with derivatives: the fewest of which the verdict can be decided
-PATHS = 4  # texts whose tokens the page shows as particles
-SKIPPED = 4  # texts on which layers are left out
-FEWER = {"lens": 4}  # texts that a probe looks at if a text takes it long
-EIGENVALUES = 256  # of a layer that are kept for the page
-LISTED = {("products", "exponents")}  # series that do not run along the depth
-SHIFT = {"state": 0.0, "layer": 0.5, "pair": 1.0}  # layers from a number to the place that it stands for
 
 
-class Plan(NamedTuple):
-    """What is measured: probes, on how many texts those with derivatives; the layers that are listed, saved and left
-    out; where states are saved."""
+class Wish(NamedTuple):
+    """What a person asked for beside the model."""
 
-    probes: tuple[str, ...] = DEFAULT
-    differentiated: int = DIFFERENTIATED
-    layers: tuple[int, ...] | None = None  # None: all
-    states: Path | None = None
-    skips: bool = True
+    choice: TextChoice = TextChoice()
+    plan: Plan = Plan()
+    against: str = RANDOM
+    trust_remote_code: bool = False
+    device: str | None = None
+    tokenizer: Any = None  # of a model that is open
+    smaller: Path | None = None  # where the model without the layers of the list is saved
 
 
 @dataclass
-class Tally:
-    """What has been found so far."""
+class Work:
+    """An inspection that is under way: the models, the units, and what is still to be done."""
 
-    layers: int
-    chosen: tuple[int, ...]
-    rows: dict[tuple[str, str], list[tuple[float, ...]]] = field(default_factory=dict)
-    sums: dict[str, tuple[Tensor, int]] = field(default_factory=dict)  # over texts, and of how many
-    first: dict[str, Tensor] = field(default_factory=dict)  # of the first text alone
-    missing: dict[str, str] = field(default_factory=dict)
-    states: list[Tensor] = field(default_factory=list)
-    skips: list[dict[int, float]] = field(default_factory=list)
+    wish: Wish
+    tokens: int
+    source: Source
+    key: dict[str, Any]
+    subjects: list[Subject]
+    store: Store
+    groups: list[Group]
 
-    def add(self, name: str, found: Figures) -> None:
-        for key, values in found.items():
-            if isinstance(values, Tensor):
-                self.add_tensor(name, key, values)
-            elif not key.endswith(" spread"):
-                self.rows.setdefault((name, key), []).append(values)
+    @property
+    def model(self) -> Subject:
+        return self.subjects[0]
 
-    def add_tensor(self, name: str, key: str, values: Tensor) -> None:
-        """What is kept of tensors: sums over texts, or those of the first text."""
-        match name, key:
-            case ("sizes", "shares") | ("cka_layers", "matrix"):
-                total, number = self.sums.get(name, (torch.zeros(()), 0))
-                self.sums[name] = total + values.double().cpu(), number + 1
-            case ("jacobian", "J eigenvalues") | ("rollout", "weights"):
-                self.first.setdefault(name, values.cpu())
-            case "paths", "states":
-                self.states.append(values)
-            case _:
-                pass
+    def missing(self) -> dict[str, float]:
+        """The units that are not there, with their costs."""
+        return {unit: cost for one in self.groups for unit, cost in one.costs.items() if unit not in self.store}
 
-    def mean(self, name: str) -> Tensor | None:
-        total, number = self.sums.get(name, (None, 0))
-        return None if total is None else total / number
+    def run(self, clock: Clock) -> None:
+        """Measure what is missing. A model is let go before a null model is made."""
+        for group in self.groups:
+            if group.subject.random and self.wish.smaller is None:
+                self.model.close()
+            if left := [unit for unit in group.costs if unit not in self.store]:
+                group.do(left, partial(self.keep, clock, group.what))
 
-    def series(self) -> Iterator[Series]:
-        """The series of all probes, each number with the share of the depth where it stands."""
-        kinds: dict[int, Along] = {self.layers + 1: "state", self.layers: "layer", self.layers - 1: "pair"}
-        for (probe, name), rows in self.rows.items():
-            n = len(rows[0])
-            along = "number" if (probe, name) in LISTED else kinds.get(n, "number")
-            if n and all(len(row) == n for row in rows):
-                t = tuple((i + SHIFT[along]) / self.layers if along in SHIFT else float(i) for i in range(n))
-                figures = tuple(tuple(map(rounded, row)) for row in rows)
-                yield Series(probe, name, along, tuple(range(n)), t, figures)
+    def save_smaller(self, clock: Clock) -> None:
+        """Save the model without the layers that go together."""
+        if (folder := self.wish.smaller) is None:
+            return
+        [cut] = evidence_of_cuts(self.store, "model")
+        layers, model = cut.layers[: self.wish.plan.cut], self.model
+        one = model.passed(model.batches()[0])
+        with silent():
+            save_without(model.opened, one, layers, folder)
+        clock.say(f"saved without layers {listed([*map(str, sorted(layers))])}: {folder}")
 
-    def matrices(self, tokens: Sequence[str]) -> Iterator[Matrix]:
-        """Those that charts show; `tokens` are those of the first text."""
-        mean = self.mean("cka_layers")
-        if mean is not None:
-            yield Matrix("cka_layers", "matrix", tuple(map(str, range(len(mean)))), rounded_rows(mean))
-        if "rollout" in self.first:
-            weights = self.first["rollout"][0].float()
-            n = min(len(tokens), len(weights))
-            yield Matrix("rollout", "weights", tuple(tokens[:n]), rounded_rows(weights[:n, :n]))
+    def keep(self, clock: Clock, what: str, unit: str, found: Found) -> None:
+        self.store.keep(unit, found)
+        clock.did(unit, self.done(what))
 
-    def spectra(self) -> Iterator[Spectrum]:
-        """The eigenvalues of each layer; of a wide model, evenly chosen ones in the order of their size."""
-        for layer in self.chosen if "jacobian" in self.first else ():
-            values = self.first["jacobian"][layer, 0]
-            order = torch.linalg.vector_norm(values, dim=-1).argsort(descending=True)
-            places = torch.linspace(0, len(order) - 1, min(len(order), EIGENVALUES)).round().long()
-            yield Spectrum(layer, *rounded_rows(values[order[places]].T, 3))
+    def done(self, what: str) -> str:
+        """How many groups of a kind are done: 19 of 30 layers left out."""
+        alike = [one for one in self.groups if one.what == what]
+        done = sum(all(unit in self.store for unit in one.costs) for one in alike)
+        return f"{done} of {len(alike)} {what}"
 
-    def outliers(self) -> Iterator[Outlier]:
-        mean = self.mean("sizes")
-        for state, shares in enumerate(() if mean is None else mean):
-            yield Outlier(state, int(shares.argmax()), rounded(float(shares.max())))
+    def unfinished(self) -> str:
+        """What is done of the kinds of work that are not finished; empty if all is."""
+        kinds = dict.fromkeys(one.what for one in self.groups if any(unit not in self.store for unit in one.costs))
+        return listed([self.done(what) for what in kinds])
 
-    def skipped(self) -> Iterator[Skipped]:
-        for layer in self.chosen:
-            changes = tuple(rounded(one[layer]) for one in self.skips if layer in one)
-            if changes:
-                yield Skipped(layer, changes)
+    def result(self) -> Inspection | None:
+        """What has been found so far; None before the first probes."""
+        if (first := findings(self.store, "model", self.wish.plan.layers)) is None:
+            return None
+        other = findings(self.store, "other") if self.wish.against != NOTHING else None
+        probes = tuple(dict.fromkeys((*self.wish.plan.named, *(one.probe for one in first.series if one.probe in PROBES))))
+        closer = first.find("jacobian", "complex")
+        return Inspection(
+            model=first, other=other, seed=SEED if self.wish.against == RANDOM else None, texts=len(self.source.texts),
+            tokens=self.tokens, source=self.source.name, probes=probes,
+            differentiated=self.wish.plan.differentiated if closer is None else closer.texts,
+            listed=self.wish.plan.layers or tuple(range(first.layers)), made=made_by_study(),
+            unfinished=self.unfinished(),
+        )  # fmt: skip
 
 
 def inspection(
-    name: str,
-    choice: TextChoice = TextChoice(),  # noqa: B008 - it cannot change
-    plan: Plan = Plan(),  # noqa: B008
-    against: str = RANDOM,
-    trust_remote_code: bool = False,
-    device: str | None = None,
-    progress: Counting | None = None,
+    given: str | nn.Module,
+    wish: Wish = Wish(),  # noqa: B008 - it cannot change
+    folder: Path | None = None,
+    progress: bool = False,
 ) -> Inspection:
     """What the probes find in a model, beside its null model ("random"), another model, or nothing ("none").
 
-    A null model has the same architecture with fresh weights by its own initialisation.
+    A null model has the same architecture with fresh weights by its own initialisation. In a folder, units that are
+    there are not measured again; after Ctrl-C it has a result and a page with what was found until then.
     """
-    place, opened = device_of(device), open_model(name, trust_remote_code)
-    second = None if against in (RANDOM, NOTHING) else open_model(against, trust_remote_code)
-    tokens = choice.length([opened] if second is None else [opened, second])
-    source = source_of(opened, choice, tokens)
-    beside = source if second is None else source_of(second, choice, tokens)
-    done, total = count(1), len(source.texts) + (against != NOTHING) * len(beside.texts)
+    clock = Clock(progress)
+    with ExitStack() as held:
+        work = prepared(given, wish, clock, held)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            held.enter_context(alone(folder, "written"))
+            work.store.open(folder, work.key)
+        try:
+            clock.begin(about(work), work.missing(), work.model.pace)
+            work.run(clock)
+            work.save_smaller(clock)
+        except KeyboardInterrupt:
+            if folder is not None and (found := work.result()) is not None:
+                page = found.save(folder)
+                clock.say(f"interrupted after {found.unfinished}: {page}")
+            raise
+        result = work.result()
+    assert result is not None
+    return result
 
-    def tick() -> None:
-        if progress is not None:
-            progress(next(done), total)
 
-    look, config = partial(measured, place=place, tick=tick), deepcopy(opened.model.config)
-    first, rest, other = look(opened, source, plan), plan._replace(states=None), None
+def about(work: Work) -> str:
+    """The model and its texts in a few words."""
+    return f"{counted(len(work.source.texts), 'text')} of at most {counted(work.tokens, 'token')}"
+
+
+def prepared(given: str | nn.Module, wish: Wish, clock: Clock, held: ExitStack) -> Work:
+    """The work that is to be done for a wish."""
+    place = device_of(wish.device)
+    opened = opened_of(given, wish, place, clock, held)
+    second = None if wish.against in (RANDOM, NOTHING) else opened_of(wish.against, wish, place, clock, held)
+    tokens = wish.choice.length([opened] if second is None else [opened, second])
+    source = source_of(opened, wish.choice, tokens)
+    store, key = Store(), key_of(wish, opened, second, source)
+    model = Subject("model", partial(Opened, *opened), source, wish.plan, store, place)
+    subjects, rest = [model], replace(wish.plan, layers=None, states=None, cut=0)
     if second is not None:
-        other = look(second, beside, rest._replace(layers=None))
-    elif against == RANDOM:
-        null = opened._replace(model=null_model(type(opened.model), config))
-        other = look(null, source, rest._replace(skips=False), random=True)
-    return Inspection(
-        model=first, other=other, seed=SEED if against == RANDOM else None, texts=len(source.texts),
-        tokens=tokens, source=source.name, probes=plan.probes, differentiated=plan.differentiated,
-        layers=plan.layers or tuple(range(first.layers)), made=made_by_study(),
-    )  # fmt: skip
+        texts = source_of(second, wish.choice, tokens)
+        subjects.append(Subject("other", partial(Opened, *second), texts, rest, store, place))
+    elif wish.against == RANDOM:
+        null = partial(null_of, opened._replace(model=None), type(opened.model), deepcopy(opened.model.config))
+        subjects.append(Subject("other", null, source, rest, store, place))
+        subjects[1].random, subjects[1].together = True, model.together
+    groups = [one for subject in subjects for one in groups_of(subject)]
+    groups += [] if second is None else beside(*subjects)
+    return Work(wish, tokens, source, key, subjects, store, groups)
+
+
+def opened_of(given: str | nn.Module, wish: Wish, place: torch.device, clock: Clock, held: ExitStack) -> Opened:
+    """The model; one that is open already is copied if it would have to change, and keeps its mode."""
+    if isinstance(given, str):
+        clock.say(f"loading {given}")
+        return open_model(given, wish.trust_remote_code)
+    weights = [*given.parameters(), *given.buffers()]
+    if any(x.device != place or (x.is_floating_point() and x.dtype != torch.float32) for x in weights) or wish.smaller:
+        given = deepcopy(given)
+    held.callback(given.train, given.training)
+    if wish.tokenizer is None and getattr(given, "main_input_name", "") == "input_ids":
+        raise ValueError("a model that is open needs its tokenizer: ss.inspect(model, texts, tokenizer=tokenizer)")
+    return Opened(given, wish.tokenizer, None, type(given).__name__, "folder")
+
+
+def key_of(wish: Wish, opened: Opened, second: Opened | None, source: Source) -> dict[str, Any]:
+    """What must be the same if units are to be used again."""
+    inputs = ((f"{i} {name}", x) for i, text in enumerate(source.texts) for name, x in text.inputs.items())
+    return {
+        "version": version("splitstep"),
+        "model": model_digest(opened),
+        "other": f"{wish.against} {SEED}" if second is None else model_digest(second),
+        "texts": digest(inputs),
+        "probes": list(wish.plan.probes),
+        "layers": None if wish.plan.layers is None else list(wish.plan.layers),
+    }
+
+
+def model_digest(opened: Opened) -> str:
+    """A short text that changes with any weight, and with the config."""
+    config = opened.model.config.to_dict()
+    return digest([*opened.model.state_dict().items(), *((k, config[k]) for k in sorted(config) if k[0] != "_")])
 
 
 def device_of(name: str | None) -> torch.device:
@@ -184,103 +224,8 @@ def device_of(name: str | None) -> torch.device:
         raise ValueError(f"--device {name} is not here ({str(error).splitlines()[0]}): {instead}") from None
 
 
-def null_model(kind: Any, config: Any) -> Any:
+def null_of(opened: Opened, kind: Any, config: Any) -> Opened:
     """A model of this class and config with fresh weights."""
     with silent(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
-        return kind._from_config(config)
-
-
-def measured(
-    opened: Opened,
-    source: Source,
-    plan: Plan,
-    random: bool = False,
-    *,
-    place: torch.device,
-    tick: Callable[[], None],
-) -> ModelFindings:
-    """What is found in a model in float32, since derivatives in half precision say little; what could not be taken
-    apart is said in the result instead of a warning."""
-    model = opened.model.float().to(place).eval()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        flow = load(opened._replace(model=model))
-    stack, texts = flow.stacks[flow.main], source.texts
-    layers = len(stack.layers)
-    if wrong := [one for one in plan.layers or () if one >= layers]:
-        raise ValueError(f"--layers: {opened.name} has no layer {wrong[0]}; its layers are 0 to {layers - 1}")
-    tally = Tally(layers, tuple(range(layers)) if plan.layers is None else plan.layers)
-    judge = Judge.of(flow, texts[0].inputs)
-    for i, text in enumerate(texts):
-        observe_text(flow, text, i, plan, tally)
-        tried = tally.chosen if plan.skips and i < SKIPPED else ()
-        tally.skips.append(skipped(flow, judge, text.inputs, tried))
-        tick()
-    return ModelFindings(
-        model=opened.name, scheme=str(stack.scheme), stack=flow.main, layers=layers, width=tally.states[0].shape[-1],
-        parameters=sum(one.numel() for one in model.parameters()), random=random, notes=flow.notes,
-        losses=tuple(one[-1] for one in tally.skips if -1 in one), series=tuple(tally.series()),
-        matrices=tuple(tally.matrices(texts[0].tokens)), spectra=tuple(tally.spectra()),
-        paths=tuple(token_paths(tally.states, [text[1:] for text in texts[:PATHS]])), outliers=tuple(tally.outliers()),
-        skipped=tuple(tally.skipped()), missing=tuple(Missing(*one) for one in tally.missing.items()),
-    )  # fmt: skip
-
-
-def observe_text(flow: Flow, text: Text, i: int, plan: Plan, tally: Tally) -> None:
-    """One pass of one text, and its figures."""
-    guarded = {name: Guarded(probe) for name, probe in probes_for(flow, text, i, plan, tally).items()}
-    observable: Any = flow  # a protocol with a Mapping, which a dict does not match
-    for name, by_stack in watch_flow(observable, text.inputs, guarded).items():
-        tally.add(name, by_stack[flow.main])
-    tally.missing |= {name: one.why for name, one in guarded.items() if one.why}
-
-
-def probes_for(flow: Flow, text: Text, i: int, plan: Plan, tally: Tally) -> Mapping[str, Probe]:
-    """The probes for text i: those with derivatives look at the first texts only, and none that failed is tried
-    again."""
-    made = {name: PROBES.find(name)() for name in plan.probes if name not in tally.missing}
-    found: dict[str, Probe] = {
-        name: probe
-        for name, probe in made.items()
-        if i < (plan.differentiated if isinstance(probe, LayerBlocks) else FEWER.get(name, i + 1))
-    }
-    found["sizes"] = Sizes()
-    if i < PATHS:
-        found["paths"] = KeptStates()
-    if plan.states is not None:
-        file, substeps = plan.states / f"text-{i + 1:04d}.safetensors", flow.stacks[flow.main].substeps
-        found["saved states"] = SavedStates(file, flow.scheme, substeps, tally.chosen, text.tokens)
-    return found
-
-
-def read_plan(probes: Sequence[str], spectra: int, layers: str | None, states: Path | None) -> Plan:
-    """What a person asked for: names of probes, a number of texts, layers such as 0,4-7."""
-    if spectra < 1:
-        raise ValueError(f"--spectra {spectra}: give at least 1")
-    chosen = None if layers is None else read_layers(layers)
-    return Plan(check_probes(probes) if probes else DEFAULT, spectra, chosen, states)
-
-
-LAYER = re.compile("[0-9]{1,5}")
-
-
-def read_layers(text: str) -> tuple[int, ...]:
-    """The numbers of layers in a list such as 0,4-7."""
-    found = set[int]()
-    for part in text.split(","):
-        first, dash, last = (one.strip() for one in part.partition("-"))
-        ends = (first, last if dash else first)
-        if not all(LAYER.fullmatch(one) for one in ends) or int(ends[0]) > int(ends[1]):
-            raise ValueError(f"--layers {text!r}: {part.strip()!r} is not a layer; write numbers from 0, as in 0,4-7")
-        found |= set(range(int(ends[0]), int(ends[1]) + 1))
-    return tuple(sorted(found))
-
-
-def check_probes(given: Sequence[str]) -> tuple[str, ...]:
-    """The names of probes, each once; all must be there, and work without a loss."""
-    names = tuple(dict.fromkeys(given))
-    for name in names:
-        if PROBES.find(name)().gradients:
-            raise ValueError(f'probe "{name}" differentiates the loss, which inspect does not do: leave it out')
-    return names
+        return opened._replace(model=kind._from_config(config))
