@@ -1,0 +1,306 @@
+"""Each sentence is there by its rule alone, with its figure, its interval and its number of texts."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from inspections import findings, inspected, series
+from pretrained_folders import bert, llama, tokenizer
+from scipy import stats
+from tiny import inputs, labels, tiny
+
+from splitstep.opening import load
+from splitstep.studies.inspect.cuts import passed
+from splitstep.studies.inspect.evidence import Coordinate, CutList, Evidence, Health, Held, Swapped
+from splitstep.studies.inspect.judge import Judge
+from splitstep.studies.inspect.measures import (
+    bits_per_byte,
+    coordinate_shares,
+    health,
+    held,
+    held_costs,
+    lens_losses,
+    of_others,
+    predicted_bytes,
+    token_means,
+    uniform_guess,
+)
+from splitstep.studies.inspect.result import ModelFindings, Skipped
+from splitstep.studies.inspect.sentences import SECTIONS, sentences
+
+WELL = Health((), (), 6.0, ())
+LOSSES = (2.0, 2.2, 2.4, 2.2)
+SPREAD = (-0.02, 0.0, 0.02, 0.0)  # added to figures, so that they have an interval
+
+
+def interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """Student's interval by scipy."""
+    low, high = stats.t.interval(level, len(values) - 1, sum(values) / len(values), stats.sem(values))
+    return float(low), float(high)
+
+
+def around(mean: float) -> tuple[float, ...]:
+    return tuple(mean + one for one in SPREAD)
+
+
+def model(**more: Any) -> ModelFindings:
+    """A model that has learnt something."""
+    return findings(**{"losses": LOSSES, "evidence": Evidence(WELL, **more.pop("evidence", {})), **more})
+
+
+def text_of(name: str, found: ModelFindings, other: ModelFindings | None = None) -> str:
+    return {one.name: one.text for one in sentences(inspected(found, other)).sentences}[name]
+
+
+def why_not(name: str, found: ModelFindings, other: ModelFindings | None = None) -> str:
+    return {one.name: one.why for one in sentences(inspected(found, other)).absent}[name]
+
+
+def test_every_sentence_is_there_or_it_says_why_and_has_its_part_of_the_page() -> None:
+    found = sentences(inspected(model()))
+    assert {one.name for one in (*found.sentences, *found.absent)} == set(SECTIONS)
+    assert all(one.section == SECTIONS[one.name] for one in found.sentences)
+    assert all(one.why for one in found.absent)
+
+
+def test_health_has_the_loss_with_its_interval_beside_a_uniform_guess() -> None:
+    low, high = interval(LOSSES)
+    text = text_of("health", model())
+    assert f"Its loss is 2.20 nats [{low:.2f}, {high:.2f}] on 4 texts; that of a uniform guess is 6.00." in text
+    assert text.startswith("All weights and states are finite; every layer changes the state.")
+    assert "[0.00, " in text_of("health", model(losses=(0.0, 1.0, 0.0, 0.1)))  # no loss is below 0
+    bits = (1.0, 1.1, 1.2, 1.1)
+    low, high = interval(bits)
+    spelt = text_of("health", findings(losses=LOSSES, evidence=Evidence(WELL._replace(bits=bits))))
+    assert f"or 1.10 [{low:.2f}, {high:.2f}] bits per byte" in spelt
+
+
+@pytest.mark.parametrize(("gap", "learnt"), [(0.49, False), (0.51, True)])
+def test_less_than_half_a_nat_below_a_guess_is_nothing_learnt(gap: float, learnt: bool) -> None:
+    skipped = tuple(Skipped(k, around(0.3)) for k in range(4))
+    found = sentences(inspected(model(losses=around(6.0 - gap), skipped=skipped)))
+    assert ("layers" in {one.name for one in found.sentences}) == learnt
+    assert ("It has learnt nothing" in found.sentences[0].text) == (not learnt)
+
+
+def test_without_a_guess_nothing_is_judged_as_not_learnt() -> None:
+    free = Evidence(WELL._replace(guess=None))
+    found = sentences(inspected(findings(losses=around(6.0), evidence=free, skipped=(Skipped(0, around(0.3)),))))
+    assert [one.name for one in found.sentences] == ["health", "layers"]
+    assert "nats" not in found.sentences[1].text  # the loss of a task that is no choice has no such unit
+
+
+def test_the_list_has_its_joint_cost_on_other_texts_and_what_of_it_is_free() -> None:
+    changes = around(0.03), around(0.05), around(0.5)
+    cut = CutList("greedy", (11, 12, 9), 8, changes, (2,))
+    low, high = interval(changes[2])
+    text = text_of("layers", model(layers=20, evidence={"cuts": (cut,)}))
+    assert text.startswith(
+        "The 3 layers that matter least together are 11, 12 and 9: without them the loss changes by +0.50 nats "
+        f"[{low:+.2f}, {high:+.2f}] on 4 texts that did not choose them."
+    )
+    low, high = interval(changes[1])
+    assert f"The first 2 are free, below 0.1 nats: +0.050 nats [{low:+.3f}, {high:+.3f}]." in text
+    assert text.endswith("Place 2 of the list could go to another layer as well.")
+
+
+@pytest.mark.parametrize("cost", [0.05, 0.09, 0.2, -0.3])
+def test_free_is_an_interval_that_lies_below_a_tenth(cost: float) -> None:
+    cut = CutList("greedy", (1,), 8, (around(cost),))
+    text = text_of("layers", model(evidence={"cuts": (cut,)}))
+    assert ("That is free" in text) == (interval(around(cost))[1] < 0.1)
+    assert ("Nothing of that is free" in text) == (interval(around(cost))[1] >= 0.1)
+    alone = text_of("layers", model(skipped=(Skipped(1, around(cost)), Skipped(2, around(0.9)))))
+    assert ("1 of 2 layers (1) is free" in alone) == (interval(around(cost))[1] < 0.1)
+
+
+def test_a_tie_is_a_layer_that_texts_do_not_tell_from_the_cheapest() -> None:
+    costs = {0: (0.2, 0.3, 0.4, 0.3), 1: (0.3, 0.2, 0.4, 0.35), 2: (0.3, 0.4, 0.52, 0.4)}
+    text = text_of("layers", model(skipped=tuple(Skipped(k, one) for k, one in costs.items())))
+    differences = {k: interval([a - b for a, b in zip(costs[k], costs[0], strict=True)]) for k in (1, 2)}
+    assert differences[1][0] < 0 < differences[1][1]
+    assert differences[2][0] > 0
+    assert "The cheapest is layer 0" in text
+    assert text.endswith("Layer 1 ties with it.")
+
+
+def test_a_model_without_a_loss_has_shares_of_its_output_and_no_lens() -> None:
+    evidence = Evidence(WELL._replace(guess=None), cuts=(CutList("greedy", (1,), 8, (around(0.05),)),))
+    found = findings(evidence=evidence, series=(series("lens", "loss", "state", [[1.0] * 5] * 4),))
+    assert "the output changes by 5.0% [" in text_of("layers", found)
+    assert "the interval lies below 10% of the output" in text_of("layers", found)
+    assert "no loss" in why_not("answer", found)
+
+
+def test_two_texts_have_no_interval_and_decide_nothing() -> None:
+    two = model(losses=(2.0, 2.2), skipped=(Skipped(0, (0.01, 0.02)),), series=attention([0.9], 2))
+    assert why_not("layers", two) == "an interval needs 3 texts, and there are 2"
+    assert "no layer is sure" in why_not("first token", two)
+    assert "[" not in text_of("health", two)
+
+
+def attention(means: Sequence[float], many: int = 4, uniform: float = 0.1) -> tuple[Any, ...]:
+    rows = [[mean + one for mean in means] for one in SPREAD[:many]]
+    alike = series("attention", "uniform", "layer", [[uniform] * len(means)] * many)
+    return series("attention", "first token", "layer", rows), alike
+
+
+def test_layers_that_look_at_the_first_token_are_counted_from_the_first() -> None:
+    """Not monotone: layer 2 is below again. Layer 4 is above in the mean alone."""
+    text = text_of("first token", model(series=attention([0.1, 0.5, 0.2, 0.8, 0.31])))
+    low, high = interval(around(0.8))
+    assert text == (
+        "2 of 5 layers, the first of them layer 1, give the first token more than 0.3 of the attention; the most is "
+        f"0.80 [{low:.2f}, {high:.2f}] on 4 texts in layer 3, where uniform attention gives 0.10."
+    )
+
+
+def test_attention_that_is_uniform_is_no_finding() -> None:
+    """In texts of three tokens each has a third of it anyway."""
+    assert "0.50" in why_not("first token", model(series=attention([0.5, 0.4], uniform=0.5)))
+
+
+def test_outliers_have_their_shares_and_what_holding_them_costs() -> None:
+    one = Coordinate(17, 3, around(0.5), around(0.4))
+    shy = Coordinate(4, 2, around(0.11), around(0.11))  # its interval is not above a tenth
+    ways = Held((17,), "mean", around(0.0)), Held((17,), "zero", around(1.5))
+    text = text_of("outliers", model(evidence={"coordinates": (one, shy), "held": ways}))
+    share, mean, zero = (interval(around(one)) for one in (0.5, 0.0, 1.5))
+    assert text == (
+        "1 coordinate holds more than 0.1 of the squared norm, where an equal share is 0.010: 17 (0.50 "
+        f"[{share[0]:.2f}, {share[1]:.2f}] at state 3, 0.40 without the first token), on 4 texts. "
+        "Held still at its mean over other texts it changes the loss by "
+        f"+0.000 nats [{mean[0]:+.3f}, {mean[1]:+.3f}], on 4 texts; "
+        f"at zero by +1.50 nats [{zero[0]:+.2f}, {zero[1]:+.2f}], on 4 texts."
+    )
+    assert "the most is 0.09" in why_not("outliers", model(series=(series("sizes", "outlier", "state", rows([0.09])),)))
+
+
+def rows(means: Sequence[float]) -> list[list[float]]:
+    return [[mean + one / 10 for mean in means] for one in SPREAD]
+
+
+def test_the_answer_forms_where_the_lens_stays_below_halfway() -> None:
+    """Halfway is 4.1; state 1 is below it, but state 2 is not."""
+    lens = [[6.0, 3.0, 5.0, 4.0 + own - 2.2, own] for own in LOSSES]
+    text = text_of("answer", model(series=(series("lens", "loss", "state", lens),)))
+    half = [(6 + own) / 2 for own in LOSSES]
+    away = interval([row[3] - one for row, one in zip(lens, half, strict=True)])
+    assert away[0] < 0 < away[1]  # not sure at state 3
+    assert text.startswith("The answer forms in layer 3: from state 4 of 4 on the lens's loss stays below 4.10 nats")
+    low, high = interval(LOSSES)
+    assert text.endswith(f"there it is 2.20 nats [{low:.2f}, {high:.2f}] on 4 texts.")
+
+
+def test_a_lens_that_does_not_end_at_the_models_own_loss_says_nothing() -> None:
+    lens = [[6.0, 5.0, 4.0, 2.0, own + 0.1] for own in LOSSES]
+    assert "does not end" in why_not("answer", model(series=(series("lens", "loss", "state", lens),)))
+
+
+def test_a_difference_needs_a_paired_interval_without_zero_that_holds_with_all_others() -> None:
+    """Losses differ by as much in each text; attention in the mean alone."""
+    ours = model(series=attention([0.5, 0.5]))
+    rows = series("attention", "first token", "layer", [[0.1 + 20 * one, 0.5] for one in SPREAD])
+    other = findings(losses=(3.0, 3.3, 3.4, 3.1), series=(rows,), random=True)
+    differences = [a - b for a, b in zip(LOSSES, other.losses, strict=True)]
+    low, high = interval(differences, 1 - 0.05 / 2)  # two figures
+    assert text_of("against", ours, other) == (
+        "Beside the same network with random weights it differs in the loss by "
+        f"-1.00 nats [{low:+.2f}, {high:+.2f}] on 4 texts."
+    )
+
+
+def test_a_model_does_not_differ_from_itself() -> None:
+    same = model(series=attention([0.5, 0.5]), skipped=(Skipped(0, around(0.3)),))
+    apart = Evidence(WELL, swapped=(Swapped(0, (0.0,) * 4),), divergence=(0.0,) * 4)
+    found = findings(losses=LOSSES, series=same.series, skipped=same.skipped, evidence=apart)
+    assert why_not("against", found, same).startswith("no figure differs of those that both have: the loss, attention")
+
+
+def seen(flow: Any, given: Any) -> Any:
+    return passed(flow, Judge.of(flow, given), given)
+
+
+@pytest.fixture(scope="module")
+def read() -> Any:
+    """A tiny Llama after a pass of two texts of one length."""
+    ids = torch.arange(10, 34).view(2, 12) * 7 % 300
+    return seen(load(llama()), {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+
+
+def test_a_uniform_guess_is_the_logarithm_of_the_number_of_choices(read: Any) -> None:
+    assert uniform_guess(read) == pytest.approx(math.log(300))
+    assert uniform_guess(seen(load(bert()), read.inputs)) is None
+    for kind, wanted in (("sequence", 3), ("image", 3), ("masked", 29), ("vectors", None), ("translation", 29)):
+        given = {**inputs(kind), "labels": labels(kind)}
+        given.pop("decoder_input_ids", None)
+        assert uniform_guess(seen(load(tiny(kind)), given)) == (wanted and pytest.approx(math.log(wanted)))
+
+
+def test_bits_per_byte_are_all_bits_over_the_bytes_that_were_predicted(read: Any) -> None:
+    made = tokenizer()
+    ids = made("the cat sat on the bridge with a café")["input_ids"]
+    whole, first = made.decode(ids).encode(), made.decode(ids[:1]).encode()
+    assert predicted_bytes(made, ids) == len(whole) - len(first)
+    some = [*[-100] * 5, *ids[5:]]  # what the first five spell is given
+    assert predicted_bytes(made, ids, some) == len(whole) - len(made.decode(ids[:5]).encode())
+    found = bits_per_byte(read, [20, 40])
+    assert found == pytest.approx([loss * 11 / math.log(2) / n for loss, n in zip(read.losses, (20, 40), strict=True)])
+    assert bits_per_byte(read, [20, None]) == bits_per_byte(read, []) == ()
+    assert health(read, [20, 40]).bits == found
+
+
+def test_bits_per_byte_of_the_end_of_a_text_are_of_the_tokens_that_have_labels() -> None:
+    given = {"input_ids": inputs("causal")["input_ids"]}
+    given["labels"] = torch.cat((torch.full((3, 4), -100), given["input_ids"][:, 4:]), 1)
+    one = seen(load(tiny("causal")), given)
+    wanted = [loss * 3 / math.log(2) / 5 for loss in one.losses]
+    assert bits_per_byte(one, [5, 5, 5]) == pytest.approx(wanted)
+    given["labels"][:, 5] = -100  # a gap
+    assert bits_per_byte(seen(load(tiny("causal")), given), [5, 5, 5]) == ()
+
+
+def test_holding_a_coordinate_is_writing_it_before_every_layer(read: Any) -> None:
+    """By hooks on the model itself."""
+    net: Any = read.flow.model
+    means = of_others(token_means(read, (3,)))
+    for i in range(2):
+        wanted = token_means(read, (3,))[1 - i]  # the other text's
+        torch.testing.assert_close(means[i], wanted)
+    values = torch.stack([means[:, state] for state in range(5)], 1)
+    calls = iter(range(5))
+
+    def write(module: Any, args: Any) -> Any:
+        x = args[0].clone()
+        x[..., 3] = values[:, next(calls)].to(x)
+        return (x, *args[1:])
+
+    hooks = [one.register_forward_pre_hook(write) for one in (*net.model.layers, net.model.norm)]
+    with torch.no_grad():
+        logits = net(**read.inputs).logits
+    for one in hooks:
+        one.remove()
+    changes = read.judge.losses(logits, read.inputs)
+    wanted = [a - b for a, b in zip(changes, read.losses, strict=True)]
+    assert held(read, (3,), values) == pytest.approx(wanted, abs=1e-5)
+    assert next(iter(held_costs([read], [3]))).changes == pytest.approx(wanted, abs=1e-5)
+
+
+def test_shares_are_means_over_tokens_with_and_without_the_first(read: Any) -> None:
+    found = coordinate_shares(read)
+    for i, state in ((0, 0), (1, 3)):
+        x = read.starts[state][i].double()
+        each = x.square() / x.square().sum(-1, keepdim=True)
+        torch.testing.assert_close(found[i, 0, state], each.mean(0))
+        torch.testing.assert_close(found[i, 1, state], each[1:].mean(0))
+
+
+def test_the_lens_of_a_task_with_labels_is_its_loss_after_each_state() -> None:
+    net, given = tiny("sequence"), {**inputs("sequence"), "labels": labels("sequence")}
+    one = seen(load(net), given)
+    found = lens_losses(one)
+    assert [row[-1] for row in found] == pytest.approx(one.losses)
+    assert len(found) == 3
+    assert len(found[0]) == 3
