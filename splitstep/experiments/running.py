@@ -24,7 +24,7 @@ from ..text.files import data_root
 from ..training.directory import RunDirectory
 from ..training.networks import SCHEME, stored_start
 from ..training.processes import Processes
-from ..training.progress import Progress, RunsProgress
+from ..training.progress import Progress, Running, RunsProgress
 from .plan import Planned, check_runs
 from .trials import RunRecord, read_ended
 
@@ -51,6 +51,19 @@ class Job(NamedTuple, Generic[T]):
     steps: int
     act: Callable[..., T]
     arguments: tuple[Any, ...]
+    seconds: float | None = None  # that it takes beside others, if that is known
+
+    @property
+    def work(self) -> float:
+        """Its share of all work."""
+        return float(self.steps) if self.seconds is None else self.seconds
+
+
+class Expected(NamedTuple):
+    """How long runs take by a plan, and those of later stages together."""
+
+    seconds: Callable[[Planned], float]
+    later: float = 0.0
 
 
 class Workplace(NamedTuple):
@@ -73,17 +86,23 @@ class Workplace(NamedTuple):
         known = self.is_here and not torch.cuda.is_available()
         return Processes(0, 1, torch.device("cpu")).memory if known else inf
 
-    def execute(self, runs: Sequence[Planned], tasks: Mapping[str, Task], tidy: bool = False) -> list[RunRecord]:
+    def execute(
+        self, runs: Sequence[Planned], tasks: Mapping[str, Task], tidy: bool = False, expected: Expected | None = None
+    ) -> list[RunRecord]:
         """What the runs ended with, in the order of the plan; those of an earlier call are read. `tidy`: checkpoints of
         runs that are over are deleted."""
         out, data, ended = self.out.resolve(), data_root(self.data).resolve(), dict[str, RunRecord]()
         ordered = check_runs(runs, out, tasks, self.room)
-        jobs = [Job(run.folder, run.recipe.train.steps, run_one, (run, out, data)) for run in ordered]
+        jobs = [
+            Job(run.folder, run.recipe.train.steps, run_one, (run, out, data), expected and expected.seconds(run))
+            for run in ordered
+        ]
+        work = sum(job.work for job in jobs) + (expected.later if expected else 0.0)
         if self.is_here:
             check_starts([run for run in ordered if not (out / run.folder).exists()], tasks)
         out.mkdir(parents=True, exist_ok=True)
         with alone(out, "written"), Progress(self.title, sum(job.steps for job in jobs), self.quiet) as bar:
-            for folder, found in run_left(jobs, kept_record, out, self.engine, RunsProgress(bar, len(jobs))):
+            for folder, found in run_left(jobs, kept_record, out, self.engine, RunsProgress(bar, len(jobs), work)):
                 ended[folder] = found
                 if tidy:
                     shutil.rmtree(RunDirectory(out / folder).checkpoints, ignore_errors=True)
@@ -125,10 +144,10 @@ def run_left(
         if found is None:
             left.append(job)
             continue
-        watch.done(job.folder, f"{found.summary()}, from an earlier call")
+        watch.done(job.folder, f"{found.summary()}, from an earlier call", job.work)
         yield job.folder, found
     for job, found in run_jobs(left, out, engine_text, watch):
-        watch.done(job.folder, found.summary())
+        watch.done(job.folder, found.summary(), job.work)
         yield job.folder, found
 
 
@@ -151,7 +170,7 @@ def run_jobs(jobs: Sequence[Job[T]], out: Path, engine_text: str, watch: RunsPro
         futures = {submit(job): job for job in jobs}
         while futures:
             done, _ = wait(futures, timeout=1.0, return_when=FIRST_COMPLETED)
-            watch.look([(out / job.folder, job.steps) for job in futures.values()])
+            watch.look([Running(out / job.folder, job.steps, job.work) for job in futures.values()])
             for future in done:
                 job = futures.pop(future)
                 found = outcome(future, job, engine)

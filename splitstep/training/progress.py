@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from torch import Tensor
 
@@ -58,16 +58,16 @@ class Progress:
     def __enter__(self) -> Progress:
         if not self.quiet and sys.stderr.isatty():
             from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
             from rich.progress import Progress as Bar
 
             columns = (
-                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+                TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[left]}"),
                 TextColumn("{task.fields[figures]}"),
             )  # fmt: skip
             self.bar = Bar(*columns, console=Console(stderr=True))
             self.bar.start()
-            self.task = self.bar.add_task(self.title, total=self.total, figures="")
+            self.task = self.bar.add_task(self.title, total=self.total, figures="", left="")
         return self
 
     def say(self, text: str) -> None:
@@ -80,12 +80,13 @@ class Progress:
         return None if self.quiet else counting(f"{self.title}  {what}", at_once=True, unit=unit)
 
     def update(self, step: int, figures: Figures, seconds_left: float | None = None, force: bool = False) -> None:
+        left = "" if seconds_left is None else f"{seconds_left:,.0f} s left"
         if self.bar is not None:
-            self.bar.update(self.task, completed=step, figures=shown(figures))
+            self.bar.update(self.task, completed=step, figures=shown(figures), left=left)
         elif not self.quiet and (force or time.monotonic() - self.line > 10):
             self.line = time.monotonic()
-            left = "" if seconds_left is None else f"  {seconds_left:,.0f} s left"
-            print(f"{self.title}  step {step}/{self.total}  {shown(figures)}{left}", file=sys.stderr, flush=True)
+            said = filter(None, (self.title, f"step {step}/{self.total}", shown(figures), left))
+            print("  ".join(said), file=sys.stderr, flush=True)
 
     def __exit__(self, *error: object) -> None:
         if self.bar is not None:
@@ -137,43 +138,57 @@ class Journal:
         self.write(step, "probe", kept)
 
 
+class Running(NamedTuple):
+    """A job that has not ended: its folder, how many steps it takes, and its share of all work."""
+
+    folder: Path
+    steps: int
+    work: float
+
+
 @final
 class RunsProgress:
     """Progress through runs; that of the running ones is read from their logs, wherever they run. The time left follows
-    from the pace since the first step was seen, so it counts neither what an earlier call did nor the start."""
+    from the pace since the first step was seen, so it counts neither what an earlier call did nor the start. `work` is
+    that of all runs, and of what comes after them."""
 
-    def __init__(self, bar: Progress, runs: int) -> None:
+    def __init__(self, bar: Progress, runs: int, work: float | None = None) -> None:
         self.bar, self.runs, self.ended = bar, runs, 0
-        self.first: tuple[float, int] | None = None  # when steps were first seen to be made, and how many there were
-        self.before: int | None = None
+        self.left = float(bar.total) if work is None else work
+        self.first: tuple[float, float] | None = None  # when steps were first seen to be made, and what was left then
+        self.last: tuple[float, float] | None = None  # as of the newest ones
 
     def note(self, text: str) -> None:
         """A line of its own."""
         if not self.bar.quiet:
             print(text, file=sys.stderr, flush=True)
 
-    def done(self, name: str, text: str) -> None:
+    def done(self, name: str, text: str, work: float = 0.0) -> None:
         """A run has ended."""
         self.ended += 1
+        self.left -= work
         self.note(f"[{self.ended}/{self.runs}] {name}: {text}")
         if self.ended == self.runs:
             self.look([])
 
-    def look(self, running: Sequence[tuple[Path, int]]) -> None:
-        """Update the bar from the running runs; each is a folder and its number of steps."""
+    def look(self, running: Sequence[Running]) -> None:
+        """Update the bar from the running runs."""
         if not self.bar.quiet:
-            waiting = sum(steps - logged_step(folder) for folder, steps in running)
-            done = self.bar.total - waiting
-            self.bar.update(done, {"runs": f"{self.ended}/{self.runs}"}, self.seconds_left(done))
+            logged = [(one, logged_step(one.folder)) for one in running]
+            done = self.bar.total - sum(one.steps - step for one, step in logged)
+            left = self.left - sum(one.work * step / max(1, one.steps) for one, step in logged)
+            self.bar.update(done, {"runs": f"{self.ended}/{self.runs}"}, self.seconds_left(left))
 
-    def seconds_left(self, done: int) -> float | None:
-        """How long the steps take that are left; None before some were made."""
-        now, self.before = time.monotonic(), done if self.before is None else self.before
-        if self.first is None:
-            self.first = (now, done) if done > self.before else None
+    def seconds_left(self, left: float) -> float | None:
+        """How long the work takes that is left; None before some was done. It falls between two steps."""
+        now = time.monotonic()
+        if self.last is None or left < self.last[1]:
+            self.first = self.first or (self.last and (now, left))
+            self.last = now, left
+        if self.first is None or self.first[1] <= self.last[1]:
             return None
-        since, had = self.first
-        return (self.bar.total - done) * (now - since) / (done - had) if done > had else None
+        pace = (self.last[0] - self.first[0]) / (self.first[1] - self.last[1])
+        return max(0.0, pace * left - (now - self.last[0]))
 
 
 def logged_step(folder: Path) -> int:

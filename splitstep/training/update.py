@@ -19,6 +19,7 @@ from .weights import Distributed, gathered, with_halves
 Update = Callable[[UpdateBatch, float], tuple[Tensor, Tensor]]  # (work, learning rate) -> (loss, gradient norm)
 Step = Callable[[UpdateBatch], tuple[Tensor, Tensor]]
 SHAPES = 64  # batch shapes that are compiled, each by itself; further ones run eagerly
+NATIVE = ("avx512_bf16", "amx_bf16", "bf16")  # what processors call products in bfloat16
 
 
 def choose_mode(mode: str, world: Processes) -> str:
@@ -38,6 +39,12 @@ def choose_precision(precision: str, device: torch.device) -> torch.dtype:
     if precision == "auto":
         return torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
     return {"float32": torch.float32, "bfloat16": torch.bfloat16}[precision]
+
+
+def native_bfloat16() -> bool:
+    """Whether updates run on a processor that multiplies in bfloat16 itself, rather than on an accelerator."""
+    known = getattr(torch.cpu, "get_capabilities", dict)()
+    return not torch.accelerator.is_available() and any(known.get(name) for name in NATIVE)
 
 
 def make_optimizer(model: nn.Module, options: TrainOptions, device: torch.device) -> torch.optim.AdamW:

@@ -5,22 +5,38 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from inline import here
 
 from splitstep import cli
+from splitstep.experiments import running
 from splitstep.experiments.plan import Entrant
 from splitstep.experiments.running import Workplace
 from splitstep.models.cost import Cost
 from splitstep.opening.fit import Fit
 from splitstep.options import TrainOptions
-from splitstep.recipe import Recipe, load_recipe
+from splitstep.recipe import Recipe, load_recipe, read_recipe
+from splitstep.studies.compare import precision
 from splitstep.studies.compare.arms import Fitted
+from splitstep.studies.compare.asked import outlined, question_of
+from splitstep.studies.compare.campaign import Campaign, planned_runs
 from splitstep.studies.compare.design import AT, Design
-from splitstep.studies.compare.outline import Outline
+from splitstep.studies.compare.outline import Outline, totals
 from splitstep.studies.compare.pace import Pace, makespan
-from splitstep.studies.compare.planning import FILE, Question, planned_runs
-from splitstep.studies.compare.sizing import SIZES, more_seeds, seconds_of, smaller_batches, steps_for, with_size
+from splitstep.studies.compare.planning import FILE, Choice, Question, plan_of
+from splitstep.studies.compare.sizing import (
+    SIZES,
+    filled,
+    more_seeds,
+    seconds_of,
+    smaller_batches,
+    steps_for,
+    with_size,
+)
+from splitstep.training import progress
+from splitstep.training.progress import Progress, Running, RunsProgress
 
 PACE = Pace(once=3.0, step=0.05, evaluation=0.5, bytes=1000, tokens=2048, parameters=826_112, flops=10, figure=5.0)
 PACES = {"lie": [PACE, PACE._replace(step=0.06)], "macaron": [PACE]}
@@ -117,6 +133,20 @@ def test_a_short_text_has_small_batches(text: Path) -> None:
     assert [smaller_batches(recipe, tokens).train.batch for tokens in (900_000, 300_000, 45_000)] == [16, 8, 4]
 
 
+@pytest.mark.parametrize("budgets", [(1.0,), (1.0, 3.0)])
+def test_a_plan_says_that_the_text_is_used_up(budgets: tuple[float, ...], text: Path, place: Workplace) -> None:
+    """With 5,000 minutes no step is left out but for lack of text; a step less does not use it up."""
+    asked = filled(question(text, 5000.0, Design(budgets)), PACES, place)
+    steps = asked.recipe.train.steps
+
+    def said(steps: int) -> str:
+        less = asked._replace(recipe=replace_steps(asked.recipe, steps))
+        return dict(totals(plan_of("", Choice(less, PACES), place)))["text"]
+
+    assert "used up" in said(steps)
+    assert "used up" not in said(steps - 1)
+
+
 def test_a_plan_is_made_once_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["compare", "--task", "digits", "train.steps=2", "model.width=8", "model.heads=2", "model.ffn=64",
              "--arms", "lie,macaron", "--seeds", "3", "--out", str(tmp_path / "out")]  # fmt: skip
@@ -130,3 +160,51 @@ def test_a_plan_is_made_once_and_kept(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "ms an update" not in capsys.readouterr().err
     assert json.loads((tmp_path / "out" / FILE).read_text()) == stored
     assert Outline.__dataclass_fields__.keys() == stored.keys()
+
+
+@pytest.mark.parametrize(
+    ("faster", "more", "taken"),
+    [(0.0, [], "bfloat16"), (1e9, [], "auto"), (0.0, ["train.precision=float32"], "float32")],
+)
+def test_bfloat16_is_taken_for_all_arms_where_it_pays_and_the_recipe_leaves_it_open(
+    faster: float, more: list[str], taken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever this machine has: the processor counts as one with bfloat16, and what it pays is given."""
+    monkeypatch.setattr(running, "open_engine", here)
+    monkeypatch.setattr(precision, "native_bfloat16", lambda: True)
+    monkeypatch.setattr(precision, "FASTER", faster)
+    recipe = load_recipe("digits", ["train.steps=2", "model.width=8", "model.heads=2", "model.ffn=64", *more])
+    place = Workplace("compare", tmp_path, None, "local=1", True)
+    asked = question_of(recipe, ["lie", "macaron"], range(3), place)
+    plan = outlined(asked, place)
+    assert plan.recipe["train"]["precision"] == taken
+    said = [text for name, text in totals(plan) if name == "precision"]
+    assert [text.split(";")[0] for text in said] == ([] if more else [{"auto": "float32"}.get(taken, taken)])
+    assert outlined(asked, place) == plan, "the same command does not choose again"
+    chosen = asked.entrants(read_recipe(plan.recipe, "the plan"))
+    assert {one.recipe.train.precision for one in chosen} == {taken}
+    assert plan.detectable is not None, "the spread is that of all short runs"
+
+
+def test_the_time_left_is_that_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 3,600 seconds of work, a step of the job that logs is 180. One that takes 180 seconds leaves as many as there
+    is work, and less while nothing is logged."""
+    now, log, left = [0.0], tmp_path / "metrics.jsonl", list[float | None]()
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    bar = Progress("runs", 20)
+    monkeypatch.setattr(bar, "update", lambda *given: left.append(given[2]))
+    watch = RunsProgress(bar, 2, 3600.0)
+    for seconds, step in ((60, 0), (360, 1), (540, 2), (600, 2)):
+        now[0] = seconds
+        log.write_text(json.dumps({"step": step}) + "\n")
+        watch.look([Running(tmp_path, 10, 1800.0), Running(tmp_path / "none", 10, 600.0)])
+    assert left == [None, None, 3600 - 2 * 180, 3600 - 2 * 180 - 60]
+
+
+def test_runs_of_later_stages_are_those_after_the_rates(text: Path) -> None:
+    asked = question(text, design=Design((1.0, 3.0), (1e-3, 3e-3, 9e-3)))
+    campaign = Campaign(asked.entrants(asked.recipe), range(4), asked.design, asked.task.metric, lambda runs: [])
+    planned = planned_runs(campaign.entrants, campaign.seeds, campaign.design)
+    tuning = [run for run in planned if run.role == "tune"]
+    assert [len(campaign.later(tuning[n:])) for n in (0, 6)] == [len(planned) - 6, len(planned) - len(tuning)]
+    assert campaign.later([run for run in planned if not run.role]) == []

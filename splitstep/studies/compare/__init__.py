@@ -3,12 +3,12 @@ changes in them, or arms of any kind.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ...experiments.experiment import Setting
 from ...experiments.plan import FULL, Assignments, Entrant, Planned, entrants_of, plan
-from ...experiments.running import Workplace, made_by_runs
+from ...experiments.running import Expected, Workplace, made_by_runs
 from ...experiments.study import Study
 from ...experiments.trials import RunRecord
 from ...jobs import check_engine
@@ -59,13 +59,18 @@ def compare_entrants(
     *,
     sweep: Sequence[Setting] = (),
     design: Design | None = None,
+    seconds: Callable[[Planned], float] | None = None,
 ) -> Comparison:
-    """Train all entrants and compare them with the first. A design belongs to arms that are named alone."""
+    """Train all entrants and compare them with the first. A design belongs to arms that are named alone; `seconds` is
+    how long a run takes by its plan."""
     task = recipe.load_task(place.data)  # here a missing file is reported once, and caches are made before workers
     metric = task.metric if design is None else compared_metric(task.metric)
-    campaign = Campaign(
-        entrants, seeds, design or Design(), metric, lambda runs: place.execute(runs, {"": task}), sweep
-    )  # fmt: skip
+
+    def execute(runs: Sequence[Planned]) -> list[RunRecord]:
+        expected = seconds and Expected(seconds, sum(map(seconds, campaign.later(runs))))
+        return place.execute(runs, {"": task}, expected=expected)
+
+    campaign = Campaign(entrants, seeds, design or Design(), metric, execute, sweep)
     campaign.run()
     rows = rows_of(counted(campaign.trials, campaign.design.largest), metric)
     return Comparison(

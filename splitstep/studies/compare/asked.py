@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Sequence
 
 from ...experiments.plan import check_seeds
@@ -17,9 +18,10 @@ from . import compare_entrants
 from .arms import Fitted, Own, check_arms, fitted_arms, read_arms
 from .design import AT, Design
 from .outline import Outline
-from .planning import FILE, Question, measured, plan_of, stored
+from .planning import FILE, Choice, Question, measured, plan_of, stored
+from .precision import with_precision
 from .result import Comparison
-from .sizing import sized
+from .sizing import filled, sized
 
 
 def compare_arms(question: Question, place: Workplace) -> Comparison:
@@ -32,7 +34,9 @@ def compare_arms(question: Question, place: Workplace) -> Comparison:
     if not place.quiet and plan.verdict is not None:
         print(plan.verdict.sentence, file=sys.stderr, flush=True)
     recipe = read_recipe(plan.recipe, "the plan")
-    return compare_entrants(recipe, question.entrants(recipe), plan.seeds, place, design=question.design)
+    return compare_entrants(
+        recipe, question.entrants(recipe), plan.seeds, place, design=question.design, seconds=plan.seconds_of
+    )
 
 
 def outlined(question: Question, place: Workplace) -> Outline:
@@ -40,14 +44,22 @@ def outlined(question: Question, place: Workplace) -> Outline:
     kept = stored(question, place)
     if kept is not None:
         return kept
-    asked = question.hash()
-    paces = measured(question, place)
-    if question.minutes is not None:
-        question, paces = sized(question, paces, place)
-    found = plan_of(asked, question, paces, place)
+    found = plan_of(question.hash(), chosen(question, place), place)
     place.out.mkdir(parents=True, exist_ok=True)
     write_atomically(place.out / FILE, json_text(found.json()))
     return found
+
+
+def chosen(question: Question, place: Workplace) -> Choice:
+    """The question with all that is left to us: the precision and, if it has minutes, the size, the steps and the
+    seeds. What it takes to find these out is a part of the minutes, of which half at least are left for the runs."""
+    begun, minutes = time.monotonic(), question.minutes
+    paces = measured(question, place)
+    if minutes is None:
+        return with_precision(question, paces, place)
+    found = with_precision(*sized(question, paces, place), place)
+    left = max(minutes / 2, minutes - (time.monotonic() - begun) / 60)
+    return found._replace(question=filled(found.question._replace(minutes=left), found.paces, place))
 
 
 def question_of(

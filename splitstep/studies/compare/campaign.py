@@ -18,6 +18,15 @@ from .standing import open_arms
 Settings = Mapping[str, Sequence[Setting]]  # those that an arm is trained at
 
 
+def planned_runs(entrants: Sequence[Entrant], seeds: Sequence[int], design: Design) -> list[Planned]:
+    """All runs that a comparison may need. A run that chooses a rate takes as long at any."""
+    runs = [run for one in entrants for budget in design.budgets for run in one.runs(seeds, (), budget)]
+    for place, budget in enumerate(design.budgets if design.rates else ()):
+        count = 2 if place else len(design.rates)
+        runs += [run for one in entrants for run in one.runs([seeds[0] + TUNING], (), budget, "tune") * count]
+    return runs + (entrants[0].runs(seeds, (), design.largest, "null") if design.null else [])
+
+
 @dataclass
 class Campaign:
     """`execute` trains runs, or reads those that an earlier call has finished. Without rates to try, each entrant is
@@ -94,6 +103,11 @@ class Campaign:
         """Train arms at rates, with a seed that the verdict does not use."""
         entrants, seed = {one.arm: one for one in self.entrants}, self.seeds[0] + TUNING
         self.do([run for arm, rate in pairs for run in entrants[arm].runs([seed], setting_of(rate), budget, "tune")])
+
+    def later(self, runs: Sequence[Planned]) -> list[Planned]:
+        """The runs that are known to come after these; what a look may add is not."""
+        planned = planned_runs(self.entrants, self.seeds, self.design) if runs[0].role == "tune" else []
+        return [one for one in planned if one.role != "tune" or one.budget > runs[0].budget]
 
     def losses(self, budget: float) -> Losses:
         """The validation loss of each arm at each rate that was tried at a budget."""

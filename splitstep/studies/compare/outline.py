@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...experiments.outlook import Outlook
+from ...experiments.plan import Planned
 from ...report.document import Document, Verdict
 from ...report.result import Report
 from ...report.tables import EVERYWHERE, Column, Pairs, Record, Table
@@ -44,6 +45,11 @@ class Outline(Report):
     workers: int
     text: int | None
     detectable: Outlook | None  # None if the short runs do not show their spread
+    faster: float | None = None  # how many times as fast bfloat16 is as float32, if both were timed
+
+    def seconds_of(self, run: Planned) -> float:
+        """How long a run takes."""
+        return next(one.pace.seconds(run.recipe.train) for one in self.arms if one.name == run.arm)
 
     def json(self) -> dict[str, Any]:
         """The plan as JSON values."""
@@ -68,7 +74,7 @@ def record(one: Arm) -> Record:
         Column("parameters"): f"{one.pace.parameters:,}",
         Column("FLOPs/token"): f"{one.pace.flops:,}",
         Column("cost"): f"{one.ratio:.3f}",
-        Column("microseconds/token"): f"{1e6 * one.pace.step / one.pace.tokens:,.1f}",
+        Column("µs/token"): f"{1e6 * one.pace.step / one.pace.tokens:,.1f}",
     }
 
 
@@ -93,7 +99,15 @@ def totals(plan: Outline) -> list[tuple[str, str]]:
         ("time", duration(plan.seconds)),
         ("disk", f"{plan.bytes / 2**20:,.0f} MiB"),
     ]
-    return [*found, *passes(plan)]
+    return [*found, *precision(plan), *passes(plan)]
+
+
+def precision(plan: Outline) -> list[tuple[str, str]]:
+    """Which precision was chosen, and why."""
+    if plan.faster is None:
+        return []
+    taken = "bfloat16" if plan.recipe["train"]["precision"] == "bfloat16" else "float32"
+    return [("precision", f"{taken}; bfloat16 is {plan.faster:.2f} times as fast here as float32")]
 
 
 def passes(plan: Outline) -> list[tuple[str, str]]:
@@ -101,7 +115,8 @@ def passes(plan: Outline) -> list[tuple[str, str]]:
     if plan.text is None:
         return []
     times = plan.steps * plan.arms[0].pace.tokens / plan.text
-    used = ": the text is used up, and more time would not help" if 0.97 <= times <= 1 else ""
+    base = plan.recipe["train"]["steps"]
+    used = ": the text is used up, and more time would not help" if times <= 1 < times * (base + 1) / base else ""
     return [("text", f"{plan.text:,} tokens for training; the longest run sees {times:.2f} times as many{used}")]
 
 

@@ -24,6 +24,7 @@ from ...support.typed import json_text, plain, read_as
 from ...tasks import Task
 from ...training.progress import Progress, RunsProgress
 from .arms import Fitted
+from .campaign import planned_runs
 from .design import TUNING, Design, compared_metric, looks_of
 from .outline import Arm, Outline
 from .pace import LONG, SHORT, Pace, makespan, pace_of
@@ -66,27 +67,34 @@ def stored(question: Question, place: Workplace) -> Outline | None:
 Paces = Mapping[str, Sequence[Pace]]  # by arm, the first one first
 
 
+class Choice(NamedTuple):
+    """A question that leaves nothing open, its paces, and how many times as fast bfloat16 is, if that was timed."""
+
+    question: Question
+    paces: Paces
+    faster: float | None = None
+
+
 def measured(question: Question, place: Workplace) -> Paces:
     """The paces of all arms. The first one has several seeds, so workers are busy and its spread is seen."""
-    (first, *others), start = question.entrants(question.recipe), question.seeds[0] + TUNING
-    runs = [*first.runs(range(start, start + PILOTS)), *(run for one in others for run in one.runs([start]))]
+    return timed(question, question.entrants(question.recipe), PILOTS, place)
+
+
+def timed(question: Question, entrants: Sequence[Entrant], pilots: int, place: Workplace) -> Paces:
+    """The paces of these arms; of the first one those of so many seeds, the last of which may run alone."""
+    start = question.seeds[0] + TUNING
+    runs = [run for one in entrants for run in one.runs([start])]
+    runs += [run for one in entrants[:1] for run in one.runs(range(start + 1, start + pilots))]
     jobs = [Job(run.folder, SHORT + LONG, pace_of, (run.recipe, place.data)) for run in runs]
     arms, found = {run.folder: run.arm for run in runs}, dict[str, list[Pace]]()
-    with Progress("short runs", len(jobs) * (SHORT + LONG), place.quiet) as bar:
+    precision = question.recipe.train.precision
+    title = "short runs" if precision == "auto" else f"short runs, {precision}"
+    with Progress(title, len(jobs) * (SHORT + LONG), place.quiet) as bar:
         watch = RunsProgress(bar, len(jobs))
         for job, pace in run_jobs(jobs, place.out, place.engine, watch):
             watch.done(arms[job.folder], pace.summary())
             found.setdefault(arms[job.folder], []).append(pace)
-    return {one.arm: found[one.arm] for one in (first, *others)}
-
-
-def planned_runs(entrants: Sequence[Entrant], seeds: Sequence[int], design: Design) -> list[Planned]:
-    """All runs that a comparison may need. A run that chooses a rate takes as long at any."""
-    runs = [run for one in entrants for budget in design.budgets for run in one.runs(seeds, (), budget)]
-    for place, budget in enumerate(design.budgets if design.rates else ()):
-        count = 2 if place else len(design.rates)
-        runs += [run for one in entrants for run in one.runs([seeds[0] + TUNING], (), budget, "tune") * count]
-    return runs + (entrants[0].runs(seeds, (), design.largest, "null") if design.null else [])
+    return {one.arm: found[one.arm] for one in entrants}
 
 
 def run_seconds(runs: Sequence[Planned], paces: Paces) -> list[float]:
@@ -94,8 +102,9 @@ def run_seconds(runs: Sequence[Planned], paces: Paces) -> list[float]:
     return [fmean(pace.seconds(run.recipe.train) for pace in paces[run.arm]) for run in runs]
 
 
-def plan_of(asked: str, question: Question, paces: Paces, place: Workplace) -> Outline:
-    """The plan of a question whose recipe and seeds are chosen."""
+def plan_of(asked: str, choice: Choice, place: Workplace) -> Outline:
+    """The plan of what was asked, as its hash says, with what was chosen."""
+    question, paces, faster = choice
     fitted = question.fitted(question.recipe)
     runs = planned_runs([one.entrant for one in fitted], question.seeds, question.design)
     workers = min(workers_of(place.engine), len(runs))
@@ -113,6 +122,7 @@ def plan_of(asked: str, question: Question, paces: Paces, place: Workplace) -> O
         workers=workers,
         text=question.task.describe().get("tokens", {}).get("train"),
         detectable=detects(question, paces),
+        faster=faster,
     )
 
 

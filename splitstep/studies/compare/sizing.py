@@ -9,9 +9,10 @@ from ...experiments.running import Workplace
 from ...jobs import workers_of
 from ...models.cost import cost
 from ...recipe import Recipe
+from .campaign import planned_runs
 from .design import AT
 from .pace import Pace, makespan
-from .planning import START, Paces, Question, measured, planned_runs, run_seconds
+from .planning import START, Paces, Question, measured, run_seconds
 
 SIZES = ((2, 64, 2), (4, 128, 4), (6, 256, 8), (6, 384, 6), (8, 512, 8), (12, 768, 12))  # layers, width, heads
 SEEDS, MOST_SEEDS = 5, 12
@@ -19,21 +20,28 @@ FEWEST_STEPS, SMALLEST_BATCH = 200, 4  # a batch is halved until the text has en
 
 
 def sized(question: Question, paces: Paces, place: Workplace) -> tuple[Question, Paces]:
-    """The question with the size, steps and seeds that its minutes have room for, and the paces there.
+    """The question with a network of the size that its minutes have room for, and the paces there: the largest one that
+    sees at least as many tokens as it has parameters. The size of a recipe that is not of one's own text stays."""
+    recipe, text = question.recipe, tokens_of(question)
+    if recipe.task != "text" or text is None:
+        return question, paces
+    chosen = question._replace(recipe=smaller_batches(recipe, text))
+    chosen = with_size(chosen, paces, place, text)
+    return chosen, paces if chosen.recipe == recipe else measured(chosen, place)
 
-    The network is the largest that sees at least as many tokens as it has parameters, and no token of the text more
-    than once. Time that is left then goes into seeds.
-    """
-    recipe, chosen = question.recipe, question
-    text = question.task.describe().get("tokens", {}).get("train")
-    if recipe.task == "text" and text is not None:
-        chosen = question._replace(recipe=smaller_batches(recipe, text))
-        chosen = with_size(chosen, paces, place, text)
-        paces = paces if chosen.recipe == recipe else measured(chosen, place)
-    chosen = chosen._replace(seeds=seeds_from(chosen, first_seeds(chosen)))
-    steps = steps_for(chosen, paces, place, text)
+
+def filled(question: Question, paces: Paces, place: Workplace) -> Question:
+    """The question with the steps and seeds that its minutes have room for. No token of the text is seen more than
+    once; time that is left then goes into seeds."""
+    chosen = question._replace(seeds=seeds_from(question, first_seeds(question)))
+    steps = steps_for(chosen, paces, place, tokens_of(question))
     chosen = chosen._replace(recipe=with_steps(chosen.recipe, steps))
-    return chosen._replace(seeds=more_seeds(chosen, paces, place)), paces
+    return chosen._replace(seeds=more_seeds(chosen, paces, place))
+
+
+def tokens_of(question: Question) -> int | None:
+    """The tokens of the training text, if the task has one."""
+    return question.task.describe().get("tokens", {}).get("train")
 
 
 def first_seeds(question: Question) -> int:
