@@ -1,190 +1,236 @@
-"""What a close look at a layer costs, beside the plain way to the same answer.
+"""What each probe behind `splitstep inspect --deep` costs: before, now, and what it cannot do without.
 
-    python benchmarks/inspect_cost.py --out results/inspect/cost.json
+    git worktree add /tmp/before COMMIT
+    OMP_NUM_THREADS=1 python benchmarks/inspect_cost.py --before /tmp/before --out results/inspect/cost.json
 
-1. The full Jacobian of a single-token block of width 768 against `torch.func.jacrev` on the same layer written out by
-   hand: at most 1.2 times its time.
-2. The 10 leading singular values of a block on 8 tokens of width 576 without the matrix, against the dense Jacobian and
-   its singular values: within 1%, in at most a thirtieth of the time.
+Both versions take turns in one process, on the same model and texts, and who begins alternates. Figures are CPU seconds
+for a text, medians over turns; `ratio` is the median over neighbours, and `difference` the largest relative difference
+of any figure. Without --before there is no comparison. The model is a random Llama of 30 layers of width 576 unless
+--model gives a path.
 
-Both ways take turns in one process, and who begins alternates. The figure is the median of the ratios of neighbours, in
-CPU time, because other work on the machine lengthens the wall time of short and long runs by different factors. Wall
-time stands beside it, and so does the peak of resident memory above what the process had before, in the first run of
-each way, ours being first (Linux only). Weights are random, with the standard deviations of --std and --leading-std:
-with small ones singular values lie close together, the hard case.
+A floor is the CPU time of the mathematics alone, in this process: fields as often as each of their values is needed,
+products with J as passes through the fields, linear algebra by LAPACK.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
-import platform
 import statistics
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
-from splitstep.fields import Context, exact_attention
-from splitstep.integrate import Event
-from splitstep.models import CausalConfig, SplitstepForCausalLM
-from splitstep.probes.layer_maps import Layer, LayerBlocks, block_of, jacobian, token_block_of
-from splitstep.probes.low_rank import leading_of
-from splitstep.probes.probe import Figures, Pass
-
-TIMES, PART, NEAR = 1.2, 1 / 30, 0.01
+NAMES = ("commutator", "jacobian", "products", "communities", "leading")
+NEAR = 1e-5
+HERE = Path(__file__).resolve().parent.parent
+Figures = Mapping[str, Mapping[str, Any]]  # by probe and series
 
 
-class Kept(LayerBlocks):
-    """A probe that keeps the layers and nothing else."""
+class Tree:
+    """A checkout whose package runs in this process beside another one of the same name."""
 
-    def figures(self, passed: Pass) -> Figures:
-        return {}
+    def __init__(self, path: Path) -> None:
+        self.path, self.modules = path, dict[str, Any]()
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        others = taken_out()
+        sys.modules.update(self.modules)
+        sys.path.insert(0, str(self.path))
+        try:
+            yield
+        finally:
+            sys.path.remove(str(self.path))
+            self.modules = taken_out()
+            sys.modules.update(others)
 
 
-def layer_of(width: int, heads: int, tokens: int, std: float) -> Layer:
-    """The second layer of a random pre-norm language model, with the state that reaches it."""
+def taken_out() -> dict[str, Any]:
+    """The package's modules, which are no longer imported."""
+    return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == "splitstep"}
+
+
+class Turn(NamedTuple):
+    """What one pass cost, by probe, and what it found."""
+
+    seconds: dict[str, float]
+    figures: Figures
+
+
+def flow_of(model: str | None, inputs: dict[str, torch.Tensor]) -> Any:
+    """The model as a scheme with fields, in float32."""
+    opening = importlib.import_module("splitstep.opening")
+    if model is not None:
+        return opening.load(opening.open_model(model).model.float(), inputs)
+    from transformers import LlamaConfig, LlamaForCausalLM
+
     torch.manual_seed(0)
-    config = CausalConfig(layers=2, width=width, heads=heads, ffn=4 * width, vocab_size=100, init_std=std)
-    model = SplitstepForCausalLM(config).eval()
-    probe, events = Kept(), list[Event]()
-    with torch.no_grad():
-        model(torch.randint(100, (1, tokens)), observe=lambda e: (probe(e), events.append(e))[0])
-    return Layer(model.body.stack.scheme, [probe.steps[1]], probe.starts[1], probe.context)
+    shape: dict[str, Any] = {
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+    }
+    return opening.load(LlamaForCausalLM(LlamaConfig(num_hidden_layers=30, vocab_size=2000, **shape)).eval(), inputs)
 
 
-def by_hand(layer: Layer) -> Callable[[Tensor, Any], Tensor]:
-    """x + A(x), then + F, without this package's integrator."""
-    fields: Any = layer.steps[0].fields
+def turn(flow: Any, inputs: dict[str, torch.Tensor]) -> Turn:
+    """One pass with all of the probes; those that share the Jacobians of tokens find them made by the first."""
+    registry = importlib.import_module("splitstep.probes").PROBES
+    watching, base = (importlib.import_module(f"splitstep.probes.{name}") for name in ("watching", "probe"))
+    seconds: dict[str, float] = {}
 
-    def block(x: Tensor, context: Any) -> Tensor:
-        x = x + fields["A"](0.0, x, context)
-        return x + fields["F"](0.0, x, context)
+    class Timed(base.Probe):
+        def __init__(self, name: str) -> None:
+            self.name, self.probe = name, registry.find(name)()
 
-    return block
+        def __call__(self, event: Any) -> None:
+            self.probe(event)
 
+        def figures(self, passed: Any) -> Any:
+            start = time.process_time()
+            found = self.probe.figures(passed)
+            seconds[self.name] = time.process_time() - start
+            return found
 
-def plain_token(layer: Layer) -> Tensor:
-    """The Jacobian of the last token by jacrev."""
-    block = by_hand(layer)
-    with exact_attention():
-        found: Any = torch.func.jacrev(lambda u: block(u[None, None], Context())[0, 0])(layer.x[0, -1])
-    return found.detach()
-
-
-def probe_token(layer: Layer) -> Tensor:
-    return jacobian(token_block_of(layer, Context()), layer.x[0, -1])
-
-
-def dense_leading(layer: Layer) -> Tensor:
-    """The leading singular values by way of the whole matrix."""
-    block, shape = by_hand(layer), layer.x.shape
-    with exact_attention():
-        found: Any = torch.func.jacrev(lambda u: block(u.view(shape), layer.context).flatten())(layer.x.flatten())
-    return torch.linalg.svdvals(found.detach())[:10]
+    found = watching.watch_flow(flow, inputs, {name: Timed(name) for name in NAMES})
+    return Turn(seconds, {name: by_stack[flow.main] for name, by_stack in found.items()})
 
 
-def free_leading(layer: Layer) -> Tensor:
-    block = block_of(layer)
-    return leading_of(lambda x: block(x, layer.context), layer.x, count=10).s
+def difference(one: Figures, other: Figures) -> dict[str, float]:
+    """The largest relative difference of any figure, by probe."""
+    out: dict[str, float] = {}
+    for name, series in one.items():
+        rows = [(torch.as_tensor(x).double(), torch.as_tensor(other[name][key]).double()) for key, x in series.items()]
+        away = [((a - b).abs() / b.abs().clamp(min=1e-12)).nan_to_num(0.0).max() for a, b in rows]
+        assert all(torch.equal(a.isnan(), b.isnan()) for a, b in rows), name
+        out[name] = float(torch.stack(away).max())
+    return out
 
 
-CASES: dict[str, tuple[tuple[int, int, int], Callable[[Layer], Tensor], Callable[[Layer], Tensor]]] = {
-    "token jacobian": ((768, 12, 8), plain_token, probe_token),
-    "leading": ((576, 9, 8), dense_leading, free_leading),
-}
+def least(work: Callable[[], Any]) -> float:
+    """CPU seconds of the quickest of 3 runs."""
+    seconds: list[float] = []
+    for _ in range(3):
+        start = time.process_time()
+        work()
+        seconds.append(time.process_time() - start)
+    return min(seconds)
 
 
-class Cost(NamedTuple):
-    """CPU and wall seconds of one run, what it had of memory at most above what it began with, and its answer."""
+def floors(flow: Any, inputs: dict[str, torch.Tensor]) -> dict[str, tuple[float, str]]:
+    """The least that a text costs by probe, from the layer in the middle, and what that is."""
+    from splitstep.probes import communities, layer_maps, low_rank, spectra, watching
 
-    cpu: float
-    wall: float
-    MiB: float
-    found: Tensor
+    kept: dict[str, Any] = {}
 
+    class Kept(layer_maps.LayerBlocks):
+        def figures(self, passed: Any) -> Any:
+            kept["layers"] = self.layers(passed)
+            states = [layer.x[0, -1] for layer in kept["layers"]]
+            kept["alone"] = layer_maps.token_context(self.context, 0, len(inputs["input_ids"][0]) - 1, states)
+            return {}
 
-def memory(key: str) -> float:
-    """A line of this process's status, in MiB."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(f"{key}:"))
-
-
-def run(work: Callable[[Layer], Tensor], layer: Layer) -> Cost:
-    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
-    before, wall, cpu = memory("VmRSS"), time.perf_counter(), time.process_time()
-    found = work(layer)
-    return Cost(time.process_time() - cpu, time.perf_counter() - wall, memory("VmHWM") - before, found)
-
-
-def pair(plain: Callable[[Layer], Tensor], ours: Callable[[Layer], Tensor], layer: Layer, number: int) -> list[Cost]:
-    """The costs of (plain, ours); who begins alternates."""
-    if number % 2 == 0:
-        return [run(plain, layer), run(ours, layer)]
-    return [run(ours, layer), run(plain, layer)][::-1]
-
-
-def compare(name: str, pairs: int, std: float) -> dict[str, Any]:
-    """The cost of both ways, taking turns, and how far the answers are apart."""
-    shape, plain, ours = CASES[name]
-    layer = layer_of(*shape, std)
-    fresh = run(ours, layer)  # later runs reuse memory that the process has already
-    rows = [pair(plain, ours, layer, number) for number in range(pairs)]
-    wanted, found = (one.found.double() for one in rows[-1])
-    away = (found - wanted).abs()
-    out: dict[str, Any] = {"width": shape[0], "tokens": 1 if wanted.ndim == 2 else shape[2], "std": std, "pairs": pairs}
-    for unit in ("cpu", "wall"):
-        both = [(getattr(a, unit), getattr(b, unit)) for a, b in rows]
-        out[f"plain_{unit}"], out[f"ours_{unit}"] = (statistics.median(one) for one in zip(*both, strict=True))
-        out[f"ratio_{unit}"] = statistics.median(b / a for a, b in both)
-        out[f"ratios_{unit}"] = [round(b / a, 4) for a, b in both]
-    out |= {"plain_MiB": rows[0][0].MiB, "ours_MiB": fresh.MiB}
-    return out | {"error": float((away / wanted).max() if wanted.ndim == 1 else away.max() / wanted.abs().max())}
+    watching.watch_flow(flow, inputs, {"kept": Kept()})
+    layers = kept["layers"]
+    layer = layers[len(layers) // 2]
+    token = layer_maps.token_block_of(layer, kept["alone"])
+    j = layer_maps.jacobian(token, layer.x[0, -1]).double()
+    weights, block = communities.coupling_graph([j]), low_rank.COUNT + low_rank.EXTRA
+    products, layer_of = counted(low_rank, layer), layer_maps.block_of(layer)
+    through = torch.func.vmap(lambda x: layer_of(x, layer.context))
+    with layer_maps.differentiable(layer.x):
+        a, f = (least(lambda one=one: one(0.0, layer.x, layer.context)) for one in layer.steps[0].fields.values())
+        passes = least(lambda: through(layer.x.expand(block, *layer.x.shape)))
+        rows = least(lambda: torch.func.jacrev(token, chunk_size=len(j))(layer.x[0, -1]))
+    schur, svd, qr, product = (
+        least(lambda g=g: g(j)) for g in (spectra.real_schur, torch.linalg.svdvals, torch.linalg.qr, lambda x: x @ x)
+    )
+    reads = communities.SEEDS * communities.ROUNDS
+    found = {
+        "commutator": (48 * a + 57 * f, "46 values of A and 55 of F, and a derivative of each as two more"),
+        "jacobian": (rows + schur + 2 * svd, "jacrev, a Schur form, two sets of singular values"),
+        "products": (2 * svd + qr + 3 * product, "two sets of singular values, a QR, three products"),
+        "communities": (reads * least(lambda: weights.sum(1)), f"each weight read {reads} times: by seed and round"),
+        "leading": (products * passes, f"{products} products with {block} vectors, each as a pass of {block} texts"),
+    }
+    return {name: (len(layers) * seconds, words) for name, (seconds, words) in found.items()}
 
 
-def machine() -> dict[str, Any]:
+def counted(low_rank: Any, layer: Any) -> int:
+    """How many products with J and its transpose the leading singular values of a layer take."""
+    calls, original = list[int](), low_rank.on_rows
+    low_rank.on_rows = lambda *given: lambda rows: (calls.append(len(rows)), original(*given)(rows))[1]
+    try:
+        low_rank.leading_of(*low_rank.LeadingSingular().row(layer, 0))
+    finally:
+        low_rank.on_rows = original
+    return len(calls)
+
+
+def compared(options: argparse.Namespace) -> dict[str, Any]:
+    """The costs of each probe."""
+    words = torch.randint(2000, (options.texts, 1, options.tokens), generator=torch.Generator().manual_seed(1))
+    texts = [{"input_ids": one} for one in words]
+    trees = {"now": Tree(HERE)} | ({"before": Tree(options.before.resolve())} if options.before else {})
+    flows, turns = {}, {name: list[Turn]() for name in trees}
+    for name, tree in trees.items():
+        with tree.active():
+            flows[name] = flow_of(options.model, texts[0])
+    for number in range(options.turns * len(texts)):
+        for name in list(trees)[:: 1 if number % 2 else -1]:
+            with trees[name].active():
+                turns[name].append(turn(flows[name], texts[number % len(texts)]))
+    with trees["now"].active():
+        least_of = floors(flows["now"], texts[0])
+        stamp = importlib.import_module("splitstep.support.provenance").stamp()
+    away = [difference(a.figures, b.figures) for a, b in zip(turns["now"], turns.get("before", ()), strict=False)]
+    rows = {name: row(name, turns, away) for name in NAMES}
+    for name, (seconds, words_of) in least_of.items():
+        rows[name] |= {"floor": round(seconds, 3), "floor_is": words_of}
+    passed = all(one.get("difference", 0.0) <= NEAR and one.get("ratio", 0.0) <= 1.1 for one in rows.values())
     return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg(),
-    }
+        "model": "random Llama, 30 x 576" if options.model is None else Path(options.model).name,
+        "texts": options.texts, "tokens": options.tokens, "turns": options.turns, "threads": torch.get_num_threads(),
+        "cores": os.cpu_count(), "load": os.getloadavg(), "probes": rows, "pass": passed, **stamp,
+    }  # fmt: skip
 
 
-def measured(options: argparse.Namespace) -> dict[str, Any]:
-    before = machine()
-    token = compare("token jacobian", 4 * options.pairs, options.std)
-    leading = [compare("leading", options.pairs, std) for std in options.leading_std]
-    passed = {
-        "token jacobian": token["ratio_cpu"] <= TIMES,
-        "leading": all(one["ratio_cpu"] <= PART and one["error"] <= NEAR for one in leading),
-    }
-    return {
-        "machine": before,
-        "load_after": os.getloadavg(),
-        "token jacobian": token,
-        "leading": leading,
-        "pass": passed,
-    }
+def row(name: str, turns: Mapping[str, list[Turn]], away: list[dict[str, float]]) -> dict[str, Any]:
+    """What one probe costs."""
+    seconds = {tree: [one.seconds[name] for one in found] for tree, found in turns.items()}
+    out: dict[str, Any] = {tree: round(statistics.median(one), 3) for tree, one in seconds.items()}
+    if away:
+        pairs = zip(seconds["now"], seconds["before"], strict=True)
+        out["ratio"] = round(statistics.median(a / b for a, b in pairs), 3)
+        out["difference"] = max(one[name] for one in away)
+    return out
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results/inspect/cost.json"))
-    parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--std", type=float, default=0.02)
-    parser.add_argument("--leading-std", type=float, nargs="+", default=[0.02, 0.1])
+    parser.add_argument("--model", help="a folder or a GGUF file")
+    parser.add_argument("--before", type=Path, help="a checkout of an earlier version")
+    parser.add_argument("--texts", type=int, default=1)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--turns", type=int, default=2)
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    found = measured(options)
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+    found = json.dumps(compared(options), indent=1)
+    print(found)
+    if options.out is not None:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(found + "\n")
+    return 0 if json.loads(found)["pass"] else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
