@@ -28,11 +28,6 @@ class Run(Protocol):
     def device(self) -> str: ...
 
 
-def signed(form: str) -> str:
-    """The format of a figure, for differences."""
-    return form.replace("{:", "{:+")
-
-
 def estimated(value: Estimate | None, form: str) -> Cell:
     """A mean with its interval below it."""
     if value is None:
@@ -40,6 +35,15 @@ def estimated(value: Estimate | None, form: str) -> Cell:
     if value.low is None or value.high is None:
         return form.format(value.mean), f"({value.lacks})"
     return form.format(value.mean), f"[{form.format(value.low)}, {form.format(value.high)}]"
+
+
+def difference_of(value: Estimate | None, form: str) -> Cell:
+    """The difference of two figures with its interval below it; of percentages it is in points."""
+    cell = estimated(value, form.replace("{:", "{:+"))
+    if isinstance(cell, str) or not form.endswith("%}"):
+        return cell
+    mean, interval = cell
+    return mean.replace("%", " points"), interval.replace("%", "")
 
 
 def status_cell(trial: RunOutcome) -> Cell:

@@ -156,7 +156,8 @@ def test_what_the_scale_did_on_newsgroups_is_what_the_files_say() -> None:
         )
         found = scaled.minus(unscaled)
         assert found is not None
-        assert f"{name} by {found.mean:+.2%} [{found.low:+.2%}, {found.high:+.2%}]" in text
+        points = f"{100 * found.mean:+.2f} points [{100 * found.low:+.2f}, {100 * found.high:+.2f}]"
+        assert f"{name} by {points}" in text
 
 
 def test_what_settings_do_to_translators_is_what_the_files_say() -> None:

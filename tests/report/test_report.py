@@ -189,7 +189,7 @@ def test_the_page_has_every_part_and_asks_for_nothing(tmp_path: Path) -> None:
         assert row.test is not None
         assert f"{row.test.mean:.2%}" in own
         assert f"{row.cost.flops:,}" in own
-    assert "+0.30%" in own
+    assert "+0.30 points" in own
     assert "splitstep compare --task digits" in own
     assert set(re.findall(r"(?:src|href)=[^ >]*", own)) == {'href="data:,"'}
     assert len(text) < 200_000

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ...experiments import sections
 from ...experiments.experiment import rate_of
-from ...experiments.sections import estimated, signed, status_cell
+from ...experiments.sections import difference_of, estimated, status_cell
 from ...experiments.statistics import Estimate
 from ...experiments.trials import Trial
 from ...notation import shortened
@@ -67,7 +67,7 @@ def arm_cells(result: Ablation, arm: ArmResult, test: str) -> Record:
         ARM: (arm.name, *changes),
         Column("own rate"): f"{arm.own.rate:g}",
         Column((test, INTERVAL)): tested(arm.own, form),
-        Column(("against full", INTERVAL)): "" if arm is result.full else estimated(arm.own.difference, signed(form)),
+        Column(("against full", INTERVAL)): "" if arm is result.full else difference_of(arm.own.difference, form),
     }
 
 
@@ -154,7 +154,8 @@ def information_table(result: Ablation) -> list[Table]:
     ]
     note = (
         "In nats, of the last layer at the end of training. T has few dimensions after a fixed projection, and noise "
-        "of the given sigma relative to its spread. The bias is that for as many Gaussian samples."
+        "of the given sigma relative to its spread. The bias is that for as many Gaussian samples. Where states coincide, "
+        "`neighbours` is an artefact of tied distances, and can exceed the entropy of the labels."
     )
     return filled(records, "Information", note, ON_PAGES)
 
@@ -183,7 +184,7 @@ def replay_table(result: Ablation) -> list[Table]:
         {
             ARM: one.name,
             Column((f"{title}, test", INTERVAL)): estimated(one.test, form),
-            Column(("against full", INTERVAL)): estimated(one.difference, signed(form)),
+            Column(("against full", INTERVAL)): difference_of(one.difference, form),
             Column(("cosine", "last layer")): estimated(one.cosine[-1] if one.cosine else None, "{:.3f}"),
             Column(("CKA", "last layer")): estimated(one.cka[-1] if one.cka else None, "{:.3f}"),
         }

@@ -5,11 +5,12 @@ against cost, diagrams, what was matched, how to reproduce it.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...experiments.sections import BAND, LOSS, STEP, by_step, curves_chart, pictures, reproduce, summary
+from ...experiments.ladder import EQUAL_COST
+from ...experiments.sections import BAND, LOSS, STEP, by_step, curves_chart, pictures, reproduce, signed, summary
 from ...experiments.statistics import FEWEST, Bounds, Estimate, detectable, jointly, paired_difference
 from ...notation import shortened
-from ...report.charts import Axis, Line, LineChart, Point, PointChart
-from ...report.document import Beside, Document, Heading, Note, Part, Verdict
+from ...report.charts import Axis, Bar, Forest, Line, LineChart, Point, PointChart
+from ...report.document import Beside, Document, Evidence, Note, Part, Verdict, folded
 from ...support.words import counted, listed
 from ...tasks.measures import Metric, title_of
 from .lead_charts import against_budget, forest
@@ -28,36 +29,72 @@ DIAGRAMS = (
 def document(result: Comparison) -> Document:
     """The whole document."""
     main, *tests, losses, matched, runs = comparison_tables(result)
+    first, *curves = loss_curves(result)
+    lead = leading(result) if result.design else differences_forest(result)
     parts = [
-        *(leading(result) if result.design else []),
+        *(lead or [first]),
         summary(result.made, result.trials, {"scheme": len(result.rows), "seed": len(result.seeds)}),
-        main,
-        *tests,
-        *loss_curves(result),
-        *([*loss_differences(result), losses] if len(result.rows) > 1 else []),
-        Heading("Quality against cost"),
-        Note("The test figure with its 95% interval, each at its counted cost."),
-        Beside([
-            quality(result, "parameters", "parameters", "chart-parameters"),
-            quality(result, "flops", "FLOPs per token", "chart-flops"),
-        ]),
+        Evidence("Figures", [main]),
+        *([Evidence("Test sets", tests)] if tests else []),
+        Evidence("Losses along training", [*([first] if lead else []), *curves]),
+        *([Evidence("Losses, differences", [*loss_differences(result), losses])] if len(result.rows) > 1 else []),
+        *quality_against_cost(result),
         *pictures(((row.name, row.scheme) for row in result.rows if row.scheme), DIAGRAMS),
-        matched,
-        runs,
+        *folded([matched, runs]),
         *reproduce(result.made, result.trials, "splitstep.studies.compare.compare(...)"),
     ]  # fmt: skip
     title = f"{result.task}: {', '.join(row.name for row in result.rows)}"
-    return Document(title, parts, arms_verdict(result) if result.design else compare_verdict(result))
+    verdict = arms_verdict(result) if result.design else compare_verdict(result)
+    return Document(title, parts, verdict, "" if verdict.kind == "too few" else headline(result))
+
+
+def headline(result: Comparison) -> str:
+    """Which rows are better or worse than the first, in words."""
+    first = shortened(result.rows[0].name)
+    if len(result.rows) == 1:
+        return f"{first} was trained alone; nothing was compared."
+    words = {"ahead": "better than", "behind": "worse than", "inside": "within the margin of"}
+    if result.design:
+        found = [(one.arm, words.get(one.decision.word, "")) for one in findings(result)[1:]]
+    else:
+        better = {True: "better than", False: "worse than"}
+        found = [
+            (gap.name, better[(gap.joint.mean > 0) == result.metric.higher_is_better] if gap.apart else "")
+            for gap in gaps_of(result)
+        ]
+    groups = {word: [name for name, own in found if own == word] for word in dict.fromkeys(own for _, own in found)}
+    still = groups.pop("", [])
+    if not groups:
+        return f"No {'arm' if result.design else 'scheme'} differs significantly from {first}."
+    clauses = [f"{listed(own)} {'is' if len(own) == 1 else 'are'} {word} {first}" for word, own in groups.items()]
+    clauses += [f"{listed(still)} {'does' if len(still) == 1 else 'do'} not differ significantly"] if still else []
+    return f"{'; '.join(clauses)}."
+
+
+def differences_forest(result: Comparison) -> list[Part]:
+    """The difference of each scheme to the first beside zero, with the intervals of the verdict."""
+    first, gaps, unit = shortened(result.rows[0].name), gaps_of(result), unit_of(result.metric)
+    bars = [
+        Bar(gap.name, *(None if end is None else unit.scale * end for end in gap.joint[:3]))  # pyright: ignore[reportArgumentType]
+        for gap in gaps
+    ]
+    better = "higher" if result.metric.higher_is_better else "lower"
+    what = f"difference of {title_of(result.metric)} to {first}, {unit.name}; {better} is better"
+    note = f"Intervals are corrected for {len(gaps)} comparisons." if len(gaps) > 1 else ""
+    title = f"Difference to {first}"
+    shown = Forest(title, Axis(what, signed(unit.form)), bars, "mean [95% interval]", "chart-differences", note)
+    return [shown] if bars else []
 
 
 def leading(result: Comparison) -> list[Part]:
     """The leads of arms that are named alone, beside the noise, and against the budget."""
     (first, *arms), unit, design = findings(result), unit_of(result.metric), designed(result)
-    parts = forest(first.arm, arms, floor_of(result), unit)
+    shown, *tables = forest(first.arm, arms, floor_of(result), unit) or [None]
+    x, budgets = Axis("budget, in the recipe's steps", "{:g}", log=True), list[Part]()
     if len(design.budgets) > 1:
-        x = Axis("budget, in the recipe's steps", "{:g}", log=True)
-        parts.append(against_budget(first.arm, arms, x, design.budgets, unit))
-    return parts
+        budgets = [Evidence("Budgets", [against_budget(first.arm, arms, x, design.budgets, unit)])]
+    arms_table = [Evidence("Arms", tables[-1:])] if tables else []
+    return [*([shown] if shown else []), *tables[:-1], *arms_table, *budgets]
 
 
 def arms_verdict(result: Comparison) -> Verdict:
@@ -118,7 +155,22 @@ def differences(result: Comparison, column: str, title: str, name: str) -> LineC
     room = 0.05 * (greatest - least) or 0.01
     shown = min(least, 0.0) - room, max(greatest, 0.0) + room  # the first steps may be far outside
     reads = "mean [95% interval]" if any(line.low for line in lines) else "mean, too few seeds for an interval"
-    return LineChart(title, STEP, Axis("difference", "{:+.4f}", shown=shown), lines, reads, 0.0, name, first=1)
+    return LineChart(
+        title, STEP, Axis("difference of the loss", "{:+.4f}", shown=shown), lines, reads, 0.0, name, first=1
+    )
+
+
+def quality_against_cost(result: Comparison) -> list[Part]:
+    """The test figure against each cost in which rows differ."""
+    titles = {"parameters": "parameters", "flops": "FLOPs per token"}
+    costs = {name: [getattr(row.cost, name) for row in result.rows] for name in titles}
+    charts = [
+        quality(result, name, titles[name], f"chart-{name}")
+        for name, own in costs.items()
+        if max(own) > (1 + EQUAL_COST) * min(own)
+    ]
+    note = Note("The test figure with its 95% interval, each at its counted cost.")
+    return [Evidence("Quality against cost", [note, Beside(charts)])] if charts else []
 
 
 def quality(result: Comparison, count: str, title: str, name: str) -> PointChart:
@@ -149,23 +201,29 @@ class Gap(NamedTuple):
 
 
 def compare_verdict(result: Comparison) -> Verdict:
-    """Which schemes are better or worse than the first, or how large a difference would have been seen."""
+    """Which schemes are better or worse than the first, or how large a difference the seeds can detect."""
     first, *others = result.rows
     if first.test is None:
         return Verdict("too few", f"No run of {shortened(first.name)} gave a figure.")
     if not others:
         return Verdict("open", alone(result.metric, first, first.test))
     found = [(shortened(row.name), difference(result, row)) for row in others]
-    known, bounds = [(name, one) for name, one in found if one], Bounds(result.metric.least, result.metric.greatest)
-    gaps = [Gap(name, one, jointly(one, len(known), bounds)) for name, one in known]
+    gaps = gaps_of(result)
     told = [gap for gap in gaps if gap.apart]
     if all(gap.few for gap in gaps):
         kind, clauses = "too few", [too_few(result, gaps)]
     else:
-        kind, clauses = "settled" if told else "open", told_apart(result, gaps, told)
+        kind, clauses = "settled" if told else "open", decided(result, gaps, told)
     lost = [name for name, one in found if one is None]
     clauses += [f"{listed(lost)} gave no figure to compare"] if lost else []
     return Verdict(kind, f"{'; '.join(clauses)}.")
+
+
+def gaps_of(result: Comparison) -> list[Gap]:
+    """The differences to the first row that are known, with intervals that hold at once."""
+    found = [(shortened(row.name), difference(result, row)) for row in result.rows[1:]]
+    known, bounds = [(name, one) for name, one in found if one], Bounds(result.metric.least, result.metric.greatest)
+    return [Gap(name, one, jointly(one, len(known), bounds)) for name, one in known]
 
 
 def alone(metric: Metric, row: Row, test: Estimate) -> str:
@@ -176,14 +234,14 @@ def alone(metric: Metric, row: Row, test: Estimate) -> str:
     return f"{said}; nothing was compared."
 
 
-def told_apart(result: Comparison, gaps: Sequence[Gap], told: Sequence[Gap]) -> list[str]:
-    """The schemes that the seeds tell apart from the first, then those that they do not."""
-    at_once = f"all {len(gaps)} differences at once"
+def decided(result: Comparison, gaps: Sequence[Gap], told: Sequence[Gap]) -> list[str]:
+    """The schemes that differ significantly from the first, then those that do not."""
+    many = f"corrected for {len(gaps)} comparisons"
     clauses = [better_or_worse(result, gap) for gap in told]
-    clauses += [f"intervals hold for {at_once}"] if len(gaps) > 1 and told else []
+    clauses += [f"intervals are {many}"] if len(gaps) > 1 and told else []
     clauses += left_open(result, gaps)
     if not told and any(gap.found.sign for gap in gaps):
-        clauses.append(f"the intervals in the table hold one by one, not for {at_once}")
+        clauses.append(f"the intervals in the table are not {many}")
     return clauses
 
 
@@ -207,33 +265,35 @@ def better_or_worse(result: Comparison, gap: Gap) -> str:
 
 
 def left_open(result: Comparison, gaps: Sequence[Gap]) -> list[str]:
-    """The schemes that the seeds leave open, and the difference that they would have shown."""
+    """The schemes that do not differ significantly from the first, and the difference that the seeds can detect."""
     still = [gap for gap in gaps if not gap.apart]
     if not still:
         return []
     seeds = counted(min(gap.found.n for gap in still), "seed")
-    who = f"{listed([gap.name for gap in still])} cannot" if len(still) < len(gaps) else "Nothing can"
+    do = "do" if len(still) > 1 else "does"
+    none = "No arm differs" if any(row.arm for row in result.rows) else "No scheme differs"
+    who = f"{listed([gap.name for gap in still])} {do} not differ" if len(still) < len(gaps) else none
     sizes = [size for gap in still if (size := detectable(gap.found, len(gaps))) is not None]
-    apart = f"{who} be told apart from {shortened(result.rows[0].name)} with {seeds}"
-    return [apart, would_be_seen(result.metric, max(sizes))] if sizes else [apart]
+    found = f"{who} significantly from {shortened(result.rows[0].name)}"
+    return [found, power(result.metric, max(sizes), seeds)] if sizes else [f"{found} over {seeds}"]
 
 
-def would_be_seen(metric: Metric, size: float) -> str:
-    """The difference that this many seeds would have shown; none, if it is larger than any that there can be."""
+def power(metric: Metric, size: float, seeds: str) -> str:
+    """The difference that this many seeds can detect; none, if it is larger than any that there can be."""
     if metric.least is not None and metric.greatest is not None and size > metric.greatest - metric.least:
-        return "they differ so much that no difference would have been seen four times in five"
-    return f"a difference of {difference_text(metric, size)} would have been seen four times in five"
+        return f"{seeds} spread too much to detect any difference with 80% power"
+    return f"{seeds} can detect a difference of {difference_text(metric, size)} with 80% power"
 
 
 def too_few(result: Comparison, gaps: Sequence[Gap]) -> str:
-    """What is missing to tell anything."""
+    """What is missing for an interval."""
     names = listed([shortened(result.rows[0].name), *(gap.name for gap in gaps)])
     most = max((gap.found.n for gap in gaps), default=0)
     if most == 0:
         return f"No other scheme has a figure to compare with {names}'s"
     if most >= FEWEST:
-        return f"All {most} seeds give the same difference, so too few seeds show how far {names} are apart"
-    return f"{'One seed is' if most == 1 else 'Two seeds are'} too few to tell {names} apart: use --seeds 5"
+        return f"All {most} seeds give the same difference, so too few seeds show the spread between {names}"
+    return f"{'One seed is' if most == 1 else 'Two seeds are'} too few to compare {names}: use --seeds 5"
 
 
 def difference_text(metric: Metric, size: float, unit: str = " points") -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...experiments.experiment import sample
-from ...experiments.sections import estimated, signed, status_cell
+from ...experiments.sections import difference_of, estimated, status_cell
 from ...experiments.statistics import Estimate
 from ...experiments.trials import loss_on, observed
 from ...models.cost import span
@@ -112,7 +112,7 @@ def main_record(block: Block, row: Row, difference: Estimate | None) -> Record:
         Column("metric", text=True, grouped=True): title if block.name else "",
         SCHEME: scheme_cell(row),
         Column(("test" if block.name else f"{title}, test", "[95%]")): estimated(row.test, form),
-        AGAINST: "" if row is block.rows[0] else estimated(difference, signed(form)),
+        AGAINST: "" if row is block.rows[0] else difference_of(difference, form),
         Column("valid", detail=NOT_IN_MARKDOWN): "-" if row.valid is None else form.format(row.valid.mean),
         Column("parameters"): f"{row.cost.parameters:,}",
         Column("FLOPs/token", below=True): f"{row.cost.flops:,}",
@@ -203,7 +203,7 @@ def difference_on_test_set(result: Comparison, one: OnTestSet) -> Cell:
         first = result.rows[0]
         return "" if (one.scheme, one.arm) == (first.scheme, first.arm) else "-"
     alone = ["(sentences alone)"] if one.difference.n == 1 else []
-    return *lines(estimated(one.difference, signed(result.metric.format))), *alone
+    return *lines(difference_of(one.difference, result.metric.format)), *alone
 
 
 def significant_seeds(one: OnTestSet, level: float = 0.05) -> Cell:
