@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from ..report.charts import Axis, Line, LineChart, Point, PointChart
-from ..report.document import Diagrams, Heading, Note, Pairs, Part, Verbatim
+from ..report.document import Diagrams, Evidence, Note, Pairs, Part, Verbatim
 from ..report.tables import ON_PAGES, Cell, Column, Record, Table
 from ..schemes import scheme
 from ..support.provenance import Provenance
@@ -111,11 +111,17 @@ def curves_chart(
     return LineChart(title, STEP, y, lines, READS if seeds > 1 else "one seed", name=name)
 
 
-def dots(title: str, y: Axis, found: Sequence[tuple[str, Estimate | None]], reads: str, name: str) -> PointChart:
+def dots(
+    title: str, y: Axis, found: Sequence[tuple[str, Estimate | float | None]], reads: str, name: str, **more: Any
+) -> PointChart:
     """Rows beside each other, a dot with its interval for each; their place along x has no meaning."""
     x = Axis("", "", shown=(-0.5, len(found) - 0.5))
-    points = [Point(row, place, *one[:3], one.lacks) for place, (row, one) in enumerate(found) if one is not None]
-    return PointChart(title, x, y, points, reads, name)
+    points = [
+        Point(row, place, *one[:3], one.lacks) if isinstance(one, Estimate) else Point(row, place, one)
+        for place, (row, one) in enumerate(found)
+        if one is not None
+    ]
+    return PointChart(title, x, y, points, reads, name, **more)
 
 
 def devices_of(runs: Iterable[Run]) -> tuple[str, ...]:
@@ -135,13 +141,15 @@ def pictures(schemes: Iterable[tuple[str, str]], note: str = "") -> list[Part]:
     for name, notation in schemes:
         names.setdefault(notation, name)
     shown = Diagrams([(name, scheme(notation)) for notation, name in names.items()])
-    return [Heading("The schemes"), *([Note(note)] if note else []), shown]
+    return [Evidence("The schemes", [*([Note(note)] if note else []), shown])]
 
 
-def reproduced(made: Provenance, call: str, known: Iterable[tuple[str, str]] | None = None) -> list[Part]:
+def reproduced(
+    made: Provenance, call: str, known: Iterable[tuple[str, str]] | None = None, more: Sequence[Part] = ()
+) -> list[Part]:
     """The command, or the call, that made a result, and what it was made with."""
     shown = made.entries("commit", "versions", "date") if known is None else known
-    return [Heading("How to reproduce"), Verbatim(made.command or call), Pairs(list(shown))]
+    return [Evidence("How to reproduce", [Verbatim(made.command or call), Pairs(list(shown)), *more])]
 
 
 def recipe_of_all(recipe: Any, note: str = "The recipe, with all defaults written out:") -> list[Part]:
@@ -157,9 +165,9 @@ def reproduce(made: Provenance, runs: Iterable[Run], call: str) -> list[Part]:
 
     data = {name: value for name, value in (made.data or {}).items() if name != "sha256"}
     known = replace(made, devices=devices_of(runs)).entries("commit", "versions", "devices", "engine", "date")
-    return [
-        *reproduced(made, f"{call} with the recipe below", known),
+    more = [
         *recipe_of_all(made.recipe or {}),
         Note("The data, as the task read it; hashes are in result.json:", plain=True),
         Verbatim(yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=100)),
     ]
+    return reproduced(made, f"{call} with the recipe below", known, more)

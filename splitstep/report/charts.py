@@ -2,8 +2,8 @@
 which values have marks. `chart_to_html` in `drawing` draws every chart."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 NUMBER = "{:,.4g}"
@@ -100,11 +100,13 @@ class LineChart(Chart):
     name: str = ""  # its id in the page
     first: int = 0  # the colour of the first line
     muted: Sequence[str] = ()  # names of lines that are drawn grey and dashed: null models
+    guides: Sequence[Line] = ()  # lines to compare slopes with, which are named where they end
+    groups: Mapping[str, str] = field(default_factory=dict)  # of lines that share a colour and a name in the legend
 
 
 @dataclass(frozen=True)
 class PointChart(Chart):
-    """Points with intervals, each at its true place."""
+    """Points with intervals; those of equal x stand beside each other."""
 
     title: str
     x: Axis
@@ -112,6 +114,7 @@ class PointChart(Chart):
     points: Sequence[Point]
     reads: str = ""
     name: str = ""
+    level: float | None = None  # a horizontal line, such as the limit of a rule
 
 
 @dataclass(frozen=True)
@@ -175,6 +178,7 @@ class HeatMap(Chart):
     form: str = NUMBER
     name: str = ""
     strongest: float | None = None  # the figure of the strongest colour, if it is not the largest of this map
+    what: str = ""  # what the figures are, with their unit
 
 
 PlainChart = LineChart | PointChart | TrailChart | ComplexPlane | BarChart | Forest | HeatMap
@@ -316,10 +320,10 @@ def extent(chart: PlainChart) -> tuple[list[float], list[float]]:
     """All figures along both axes; those of a heat map are its values."""
     match chart:
         case LineChart():
-            ys = [y for line in chart.lines for y in (*line.y, *line.low, *line.high)]
+            ys = [y for line in (*chart.lines, *chart.guides) for y in (*line.y, *line.low, *line.high)]
             return [x for line in chart.lines for x in line.x], ys if chart.level is None else [*ys, chart.level]
         case PointChart():
-            ends = (y for one in chart.points for y in (one.y, one.low, one.high))
+            ends = [chart.level, *(y for one in chart.points for y in (one.y, one.low, one.high))]
             return [one.x for one in chart.points], [y for y in ends if y is not None]
         case TrailChart():
             return [x for one in chart.trails for x in one.x], [y for one in chart.trails for y in one.y]

@@ -12,6 +12,7 @@ from .charts import Chart
 from .tables import Pairs, Table
 
 T = TypeVar("T")
+Kind = Literal["settled", "not supported", "open", "too few"]
 
 
 class Verdict(NamedTuple):
@@ -21,9 +22,17 @@ class Verdict(NamedTuple):
     of a heading of this page, to which a link leads.
     """
 
-    kind: Literal["settled", "open", "too few"]
+    kind: Kind
     sentence: str
     evidence: str = ""
+
+
+def kind_of(answers: Iterable[str], few: bool = False) -> Kind:
+    """The kind of a verdict about these claims: with one that is not supported it is no plain success."""
+    found = set(answers)
+    if "not supported" in found:
+        return "not supported"
+    return "settled" if "supported" in found else "too few" if few else "open"
 
 
 class Heading(NamedTuple):
@@ -66,17 +75,26 @@ class Stacked(NamedTuple):
     parts: Sequence[Part]
 
 
-Part = Verdict | Heading | Note | Verbatim | Pairs | Diagrams | Beside | Table | Chart
+class Evidence(NamedTuple):
+    """What the headline rests on: parts that a page folds under a title, which is also the place of a link."""
+
+    title: str
+    parts: Sequence[Part]
+
+
+Part = Verdict | Heading | Note | Verbatim | Pairs | Diagrams | Beside | Evidence | Table | Chart
 
 
 @dataclass(frozen=True)
 class Document:
     """A title, a verdict, and parts in the order of the page. On a terminal and in Markdown it has the verdict and the
-    tables whose detail goes there."""
+    tables whose detail goes there. A page begins with the headline, the verdict without its figures, if there is one,
+    and shows the verdict below the first picture."""
 
     title: str
     parts: Sequence[Part]
     verdict: Verdict | None = None
+    headline: str = ""
 
     @property
     def tables(self) -> list[Table]:
@@ -99,9 +117,9 @@ class Document:
 
 
 def flat(parts: Iterable[Part | Stacked]) -> Iterator[Part]:
-    """All parts, also those beside each other."""
+    """All parts, also those beside each other and those that are folded."""
     for part in parts:
-        if isinstance(part, Beside | Stacked):
+        if isinstance(part, Beside | Stacked | Evidence):
             yield from flat(part.parts)
         else:
             yield part
@@ -115,3 +133,8 @@ def of_kind(kind: type[T], parts: Iterable[Part | Stacked]) -> Iterator[T]:
 def in_pairs(parts: Sequence[Part]) -> list[Beside]:
     """Parts two by two beside each other."""
     return [Beside(parts[i : i + 2]) for i in range(0, len(parts), 2)]
+
+
+def folded(tables: Iterable[Table]) -> list[Part]:
+    """Tables that have rows as evidence, each under its own title."""
+    return [Evidence(table.title, [table]) for table in tables if table.rows]

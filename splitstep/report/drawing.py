@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import charts as kinds
+from . import heat  # noqa: F401  it registers how heat maps are drawn
 from .charts import Chart, PlainChart
 from .diagram import diagrams
-from .document import Beside, Diagrams, Document, Heading, Note, Part, Stacked, Verbatim, Verdict, flat, of_kind
+from .document import Beside, Diagrams, Document, Evidence, Heading, Note, Part, Stacked, Verbatim, Verdict, flat
 from .moving import particles, slider
 from .plots import attribute, framed, headed, legend, plotted, rounded
 from .tables import EVERYWHERE, NOT_ON_PAGES, Pairs, Table, markdown_text, to_html, to_markdown, to_terminal
@@ -27,6 +28,8 @@ HEIGHT = 640  # of a page in a notebook, which scrolls
 STYLE, SCRIPT = (Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("style.css", "hover.js"))
 LEVELS = {"_": "sub", "^": "sup"}
 PIECE = re.compile(r"([_^])(?:\{|(.))|(\})|([A-Za-z]+)|([^_^}A-Za-z]+)", re.DOTALL)
+OPTION = re.compile(r"(?<!\S)--?[a-z][\w.-]*")
+TITLED = Table | kinds.LineChart | kinds.PointChart | kinds.SmallMultiples
 Value = str | float | None
 
 
@@ -46,11 +49,16 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def document_to_page(document: Document) -> str:
-    """The whole page: title, verdict, parts."""
-    own = document.verdict is not None and not any(of_kind(Verdict, document.parts))
-    begin = [part_to_html(document.verdict)] if own and document.verdict else []
-    shown = (part for part in document.parts if not (isinstance(part, Table) and part.detail == NOT_ON_PAGES))
-    return page(document.title, [f"<h1>{escape(document.title)}</h1>", *begin, *map(part_to_html, shown)])
+    """The whole page: title, headline, the first picture, the verdict with its figures, the other parts."""
+    parts, verdict = list(map(part_to_html, document.parts)), document.verdict
+    first = next((i for i, part in enumerate(document.parts, 1) if isinstance(part, Chart | Beside)), 0)
+    begin = [f"<h1>{escape(document.title)}</h1>"]
+    if verdict and not any(isinstance(part, Verdict) for part in document.parts):
+        said = document.headline or verdict.sentence
+        begin.append(f'<p class="verdict headline {dashed(verdict.kind)}">{in_prose(said)}</p>')
+        if said != verdict.sentence:
+            parts.insert(first, part_to_html(Note(verdict.sentence, plain=True)))
+    return page(document.title, [*begin, *filter(None, parts)])
 
 
 def document_to_terminal(document: Document) -> str:
@@ -92,22 +100,53 @@ def part_to_html(part: Part | Stacked) -> str:
             return f'<div class="pair">{"".join(f"<div>{part_to_html(one)}</div>" for one in parts)}</div>'
         case Stacked(parts):
             return "".join(map(part_to_html, parts))
+        case Evidence(title, parts):
+            return folded_to_html(title, parts)
         case Table() | Pairs():
-            return to_html(part)
+            return "" if part.detail == NOT_ON_PAGES else to_html(part)
         case Diagrams(schemes):
             return diagrams(schemes)
+        case Verdict() | Heading() | Note() | Verbatim():
+            return text_to_html(part)
+        case _:
+            return chart_to_html(part)
+
+
+def folded_to_html(title: str, parts: Sequence[Part]) -> str:
+    """Evidence under its title, opened by a click; nothing if none of it is for pages."""
+    inside = "".join(part_to_html(untitled(one, title)) for one in parts)
+    head = f'<details id="{anchor(title)}"><summary><h2>{escape(title)}</h2></summary>'
+    return inside and f"{head}{inside}</details>"
+
+
+def text_to_html(part: Verdict | Heading | Note | Verbatim) -> str:
+    """A part that is text."""
+    match part:
         case Verdict(kind, sentence, evidence):
             link = f' <a href="#{anchor(evidence)}">{escape(evidence)}</a>' if evidence else ""
-            return f'<p class="verdict {kind.replace(" ", "-")}">{escape(sentence)}{link}</p>'
+            return f'<p class="verdict {dashed(kind)}">{in_prose(sentence)}{link}</p>'
         case Heading(text, level, name):
             return f"<h{level}{attribute('id', anchor(name))}>{escape(text)}</h{level}>"
         case Note(text, plain):
-            return f"<p>{escape(text)}</p>" if plain else f'<p class="soft">{escape(text)}</p>'
+            return f"<p>{in_prose(text)}</p>" if plain else f'<p class="soft">{in_prose(text)}</p>'
         case Verbatim(text, answer):
             kind = ' class="answer" tabindex="0"' if answer else ""
-            return f"<pre{kind}>{escape(text)}</pre>"
-        case _:
-            return chart_to_html(part)
+            return f"<pre{kind}>{escape(text) if answer else in_prose(text)}</pre>"
+
+
+def untitled(part: Part, title: str) -> Part:
+    """A table or a chart without its title, if that stands above it already."""
+    return replace(part, title="") if isinstance(part, TITLED) and part.title == title else part
+
+
+def in_prose(text: str) -> str:
+    """Text whose options, such as --seeds, stay in one piece."""
+    return OPTION.sub(r'<span class="whole">\g<0></span>', escape(text))
+
+
+def dashed(kind: str) -> str:
+    """A kind as a class of the style."""
+    return kind.replace(" ", "-")
 
 
 def anchor(name: str) -> str:

@@ -59,6 +59,8 @@ const hover = (area, tipsNow, chosen = () => {}) => {
   hide();
   box.setAttribute("role", "status"); // read aloud if the arrow keys choose
   area.tabIndex = 0;
+  area.setAttribute("role", "group");
+  area.setAttribute("aria-label", `${area.querySelector("svg").getAttribute("aria-label") || "chart"}: arrow keys read its figures`);
   area.addEventListener("pointermove", follow);
   area.addEventListener("pointerdown", follow);
   area.addEventListener("pointerleave", hide);
@@ -240,4 +242,29 @@ for (const button of document.querySelectorAll(".download")) {
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   });
+}
+
+// What is folded: a button opens all of it, a link opens where it leads, and paper shows everything.
+const folded = [...document.querySelectorAll("details")];
+if (folded.length) {
+  const unfold = (open) => folded.forEach((one) => { one.open = open; });
+  const all = document.createElement("button");
+  all.className = "all";
+  all.type = "button";
+  all.textContent = "Open all evidence";
+  all.addEventListener("click", () => {
+    unfold(all.textContent.startsWith("Open"));
+    all.textContent = folded[0].open ? "Close all evidence" : "Open all evidence";
+  });
+  folded[0].before(all);
+  const follow = () => {
+    for (let one = document.getElementById(location.hash.slice(1)); one; one = one.parentElement) {
+      if (one.matches("details")) one.open = true;
+    }
+  };
+  addEventListener("hashchange", follow);
+  follow();
+  let before = [];
+  addEventListener("beforeprint", () => { before = folded.map((one) => one.open); unfold(true); });
+  addEventListener("afterprint", () => folded.forEach((one, i) => { one.open = before[i]; }));
 }

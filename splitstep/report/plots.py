@@ -21,7 +21,7 @@ COLOURS = 8  # in the style; after these they repeat with another stroke
 DASHES = ("", "8 4", "2 3", "8 3 2 3")
 MUTED = -1  # the colour of null models, which takes none of the others
 FEW = 15  # a line of fewer points has dots
-SHADES = 20  # of a heat map
+APART = 14  # pixels between points of equal x
 TALLEST = 32  # of a chart on equal scales, in rem
 SIZE = 1000  # of the drawing's own coordinates
 BEYOND = "The first steps reach beyond the chart; hovering shows their figures."
@@ -145,8 +145,19 @@ def marks(along: Scale, downwards: bool = False) -> list[tuple[float, str]]:
     return [(1 - along.at(value) if downwards else along.at(value), text) for value, text in along.marks()]
 
 
-def dot(x: float, y: float, i: int, kind: str = "dot") -> str:
-    return f'<i class="{kind}" style="left:{100 * x:.2f}%;top:{100 * y:.2f}%;{colour(i)}"></i>'
+def dot(x: float, y: float, i: int, kind: str = "dot", aside: float = 0.0) -> str:
+    return f'<i class="{kind}" style="left:{across(x, aside)};top:{100 * y:.2f}%;{colour(i)}"></i>'
+
+
+def across(x: float, aside: float = 0.0) -> str:
+    """A place along x, so many pixels beside it."""
+    return f"calc({100 * x:.2f}% + {aside:g}px)" if aside else f"{100 * x:.2f}%"
+
+
+def level_line(level: float | None, up: Scale) -> list[str]:
+    """A horizontal line, if there is one that the axis shows."""
+    shown = level is not None and (level > 0 or not up.log)
+    return [f'<path class="level" d="M0 {number(1 - up.at(level))}H{SIZE}"/>'] if shown and level is not None else []
 
 
 def path(points: Iterable[tuple[float, float]]) -> str:
@@ -173,8 +184,10 @@ def interval(low: float | None, high: float | None, form: str) -> str:
 def _lines(chart: kinds.LineChart) -> Plot:
     xs, ys = extent(chart)
     along, up = scale(chart.x, xs, 0.01), scale(chart.y, ys)
-    svg, dots, legend = list[str](), list[str](), list[tuple[int, str]]()
-    for i, line in zip(line_colours(chart), chart.lines, strict=True):
+    svg, dots, every = list[str](), list[str](), line_colours(chart)
+    named = (chart.groups.get(line.name, line.name) for line in chart.lines)
+    legend = list(dict.fromkeys(zip(every, named, strict=True)))
+    for i, line in zip(every, chart.lines, strict=True):
         at = [along.at(x) for x in line.x]
         sides = [(x, 1 - up.at(y)) for x, y in zip(at, line.high, strict=bool(line.high))]
         sides += reversed([(x, 1 - up.at(y)) for x, y in zip(at, line.low, strict=bool(line.low))])
@@ -183,9 +196,11 @@ def _lines(chart: kinds.LineChart) -> Plot:
             svg.append(f'<path class="band" style="{colour(i)}" d="{path(sides)}Z"/>')
         svg.append(f'<path class="line" style="{colour(i)}"{dashes(i)} d="{path(points)}"/>')
         dots += [dot(x, y, i, "dot small") for x, y in points if len(points) < FEW and 0 <= y <= 1]
-        legend.append((i, line.name))
-    if chart.level is not None:
-        svg.append(f'<path class="level" d="M0 {number(1 - up.at(chart.level))}H{SIZE}"/>')
+    for line in chart.guides:
+        points = [(along.at(x), 1 - up.at(y)) for x, y in zip(line.x, line.y, strict=True)]
+        svg.append(f'<path class="guide" d="{path(points)}"/>')
+        dots.append(f'<span class="guide-name" style="top:{100 * points[-1][1]:.2f}%">{escape(line.name)}</span>')
+    svg += level_line(chart.level, up)
     outside = chart.y.shown is not None and any(not up.low <= y <= up.high for line in chart.lines for y in line.y)
     notes = [BEYOND] * outside + [NOT_POSITIVE] * (along.outside or up.outside)
     tips, titles = line_tips(chart, along), titles_of(chart, along, up)
@@ -201,7 +216,12 @@ def titles_of(chart: kinds.LineChart | kinds.PointChart, along: Scale, up: Scale
 
 
 def line_colours(chart: kinds.LineChart) -> list[int]:
-    return colours((line.name for line in chart.lines), chart.muted, chart.first)
+    """A colour for each line, the same for those of one group."""
+    names = [chart.groups.get(line.name, line.name) for line in chart.lines]
+    if not chart.groups:
+        return colours(names, chart.muted, chart.first)
+    found = list(dict.fromkeys(names))
+    return [colours(found, chart.muted, chart.first)[found.index(name)] for name in names]
 
 
 def line_tips(chart: kinds.LineChart, along: Scale) -> list[Tip]:
@@ -222,15 +242,16 @@ def _points(chart: kinds.PointChart) -> Plot:
     along, up = scale(chart.x, xs, 0.12), scale(chart.y, ys, 0.08)
     order = {name: i for i, name in enumerate(dict.fromkeys(point.name for point in chart.points))}
     drawn = [one for one in chart.points if (one.x > 0 or not along.log) and (one.y > 0 or not up.log)]
-    dots, tips = list[str](), list[Tip]()
-    for point in drawn:
+    dots, tips, places = list[str](), list[Tip](), [round(along.at(one.x), 2) for one in drawn]
+    for k, point in enumerate(drawn):
         i, x, y = order[point.name], along.at(point.x), 1 - up.at(point.y)
+        aside = APART * (places[:k].count(places[k]) - (places.count(places[k]) - 1) / 2)
         if point.low is not None and point.high is not None:
             bottom = 1.0 if up.log and point.low <= 0 else 1 - up.at(point.low)
-            top, wide = 1 - up.at(point.high), 8 + 5 * (i % 5)  # intervals at one place differ in width
-            place = f"left:{100 * x:.2f}%;top:{100 * top:.2f}%;height:{100 * (bottom - top):.2f}%"
-            dots.append(f'<i class="whisker" style="{place};--w:{wide}px;{colour(i)}"></i>')
-        dots.append(dot(x, y, i))
+            top = 1 - up.at(point.high)
+            place = f"left:{across(x, aside)};top:{100 * top:.2f}%;height:{100 * (bottom - top):.2f}%"
+            dots.append(f'<i class="whisker" style="{place};{colour(i)}"></i>')
+        dots.append(dot(x, y, i, aside=aside))
         text = f"{chart.y.form.format(point.y)}{interval(point.low, point.high, chart.y.form)}"
         where = f"{chart.x.title} {chart.x.form.format(point.x)}".strip()  # empty if x has no meaning
         about = [one for one in (where, point.remark) if one]
@@ -239,7 +260,8 @@ def _points(chart: kinds.PointChart) -> Plot:
         )
     legend = [(i, name) for name, i in order.items()]
     titles, note = titles_of(chart, along, up), LEFT_OUT if len(drawn) < len(chart.points) else ""
-    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, [], dots, tips, legend, note=note)
+    svg = level_line(chart.level, up)
+    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, legend, note=note)
 
 
 @plotted.register
@@ -353,32 +375,3 @@ def _forest(chart: kinds.Forest) -> Plot:
         tips.append(Tip(along.at(bar.value), middle, subtitle(bar.name, chart.reads), about))
     titles, height = (chart.x.title, ""), f"{2.6 * rows + 0.5}rem"
     return Plot(chart.title, chart.name, marks(along), [], titles, svg, dots, tips, (), height=height, note=chart.note)
-
-
-@plotted.register
-def _heat(chart: kinds.HeatMap) -> Plot:
-    """One path for the cells of each shade, so large maps stay small files."""
-    most = chart.strongest or max(filter(math.isfinite, extent(chart)[0]), default=0.0) or 1.0
-    wide, high = 1 / max(len(chart.columns), 1), 1 / max(len(chart.rows), 1)
-    cells, tips = defaultdict[tuple[bool, int], list[str]](list), list[Tip]()
-    for r, (row, values) in enumerate(zip(chart.rows, chart.values, strict=True)):
-        for c, (column, value) in enumerate(zip(chart.columns, values, strict=True)):
-            if math.isfinite(value):
-                box = f"M{number(c * wide)} {number(r * high)}h{number(wide)}v{number(high)}h-{number(wide)}Z"
-                cells[value < 0, round(SHADES * min(abs(value) / most, 1.0))].append(box)
-            head = f"{chart.y} {row}, {chart.x} {column}"
-            tips.append(Tip((c + 0.5) * wide, (r + 0.5) * high, head, [(0, chart.form.format(value))]))
-    svg = [
-        f'<path class="cell {"minus" if minus else "plus"}" fill-opacity="{shade / SHADES:g}" d="{"".join(boxes)}"/>'
-        for (minus, shade), boxes in sorted(cells.items())
-    ]
-    across, down = thinned(chart.columns), thinned(chart.rows)
-    unsigned = chart.form.replace("+", "")  # both colours reach this size
-    note = f"The strongest colour is {unsigned.format(most)}."
-    return Plot(chart.title, chart.name, across, down, (chart.x, chart.y), svg, [], tips, (), note=note)
-
-
-def thinned(names: Sequence[str], most: int = 8) -> list[tuple[float, str]]:
-    """Marks in the middle of rows or columns, at most so many of them."""
-    every = -(-len(names) // most) or 1
-    return [((i + 0.5) / len(names), name) for i, name in enumerate(names) if i % every == 0]

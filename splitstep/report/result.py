@@ -62,14 +62,14 @@ class Report(ABC):
 def figure_of(chart: Chart) -> Figure:
     """The chart as a figure; small charts stand beside each other, and of a slider's charts the first is shown."""
     try:
-        from matplotlib.figure import Figure
+        from .figure import Shown
     except ImportError:
         raise ModuleNotFoundError("plot() needs Matplotlib: pip install matplotlib") from None
     while isinstance(chart, kinds.Explained | kinds.SliderChart):
         chart = chart.chart if isinstance(chart, kinds.Explained) else chart.charts[chart.start]
     charts = list(chart.charts) if isinstance(chart, kinds.SmallMultiples) else [chart]
     across = min(len(charts), ACROSS)
-    figure = Figure((WIDTH * across, HEIGHT * ceil(len(charts) / across)), layout="constrained")
+    figure = Shown((WIDTH * across, HEIGHT * ceil(len(charts) / across)), layout="constrained")
     for place, one in enumerate(charts, 1):
         drawn_on(one, figure.add_subplot(ceil(len(charts) / across), across, place))
     return figure

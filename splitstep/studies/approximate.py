@@ -19,7 +19,7 @@ from ..experiments.statistics import Slope, fitted_slope
 from ..experiments.study import Study
 from ..models.vectors import SplitstepVectorsModel
 from ..report.charts import Axis, HeatMap, Line, LineChart, SliderChart, SmallMultiples
-from ..report.document import Beside, Document, Heading, Note, Verdict
+from ..report.document import Beside, Document, Evidence, Note, Verdict, folded
 from ..report.tables import Column, Table
 from ..support.provenance import Provenance, made_by_study
 from ..support.typed import Inlined
@@ -41,6 +41,11 @@ SURFACES_NOTE = (
     "The first coordinate at each position, over the first coordinates of the first and the last token. Target and "
     "network share one scale of colours on the whole page, and the differences have another."
 )
+HEADLINES = {
+    "settled": "Certified: the network is as close to the target as was asked.",
+    "open": "Not certified: the proof does not reach the error that was asked for.",
+    "too few": "No certificate: the error of the network is sampled, not proved.",
+}
 SLIDERS_NOTE = "A slider moves one of the other variables, from 0.5; the rest stays at 0.5."
 Values = list[list[float]]
 TICKS = [f"{i / (SIDE - 1):g}" for i in range(SIDE)]
@@ -317,9 +322,9 @@ def small_charts(result: Approximation, surface: Surface, most: float, most_apar
     """Target, network and difference; equal colours are equal values, given the largest of all surfaces."""
     axes = f"variable {across(result.tokens, result.dim) + 1}", "variable 1", TICKS, TICKS
     maps = [
-        HeatMap("target", *axes, surface.target, "{:.3f}", strongest=most),
-        HeatMap("network", *axes, surface.network, "{:.3f}", strongest=most),
-        HeatMap("network - target", *axes, difference(surface), "{:+.4f}", strongest=most_apart),
+        HeatMap("target", *axes, surface.target, "{:.3f}", strongest=most, what="output"),
+        HeatMap("network", *axes, surface.network, "{:.3f}", strongest=most, what="output"),
+        HeatMap("network - target", *axes, difference(surface), "{:+.4f}", strongest=most_apart, what="difference"),
     ]
     return SmallMultiples("" if surface.at is None else f"variable {surface.moved} = {surface.at:g}", maps)
 
@@ -347,7 +352,7 @@ def line_charts(result: Approximation) -> Iterator[LineChart]:
         eps = [row.eps for row in result.rows]
         units = Line("units", eps, [float(row.units) for row in result.rows])
         parameters = Line("parameters", eps, [float(row.parameters) for row in result.rows])
-        axes = Axis("eps", "{:g}", log=True), Axis("number", "{:,.0f}", log=True)
+        axes = Axis("eps", "{:g}", log=True), Axis("how many", "{:,.0f}", log=True)
         yield LineChart("Units and parameters against eps", *axes, [units, parameters], name="chart-cost")
 
 
@@ -356,18 +361,19 @@ def document(result: Approximation) -> Document:
     constant = "unknown" if result.lipschitz is None else f"{result.lipschitz:g}, an assumption"
     about = f"One layer, scheme A F, no norm, float64. Lipschitz constant in the sup norm: {constant}."
     made = [("fits", "; ".join(result.how)), *result.made.entries("commit", "date")]
+    charts, lines = list(surface_charts(result)), list(line_charts(result))
     parts = [
-        Note(f"{about} {attention(result)}"),
-        *tables(result),
-        Heading("Surfaces"),
+        *charts[:1],
         Note(f"{SURFACES_NOTE} {SLIDERS_NOTE}" if result.tokens * result.dim > 2 else SURFACES_NOTE),
-        *surface_charts(result),
-        Beside(list(line_charts(result))),
+        *([Evidence("The other positions", charts[1:])] if charts[1:] else []),
+        *folded(tables(result)),
+        *([Evidence("What sharpness and eps cost", [Beside(lines)])] if lines else []),
+        Evidence("How it is built", [Note(f"{about} {attention(result)}")]),
         *reproduced(result.made, "splitstep.approximate(...)", made),
     ]
     title = f"{result.target}: {counted(result.tokens, 'token')} of dimension {result.dim}"
     kind = "settled" if result.best.met else "too few" if result.best.error is None else "open"
-    return Document(title, parts, Verdict(kind, result.best.sentence))
+    return Document(title, parts, Verdict(kind, result.best.sentence), HEADLINES[kind])
 
 
 STUDY = Study(Approximation, document)

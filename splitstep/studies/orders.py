@@ -9,7 +9,7 @@ from ..experiments.study import Study
 from ..notation import shortened
 from ..order import HIGHEST
 from ..report.charts import Axis, Line, LineChart
-from ..report.document import Diagrams, Document, Heading, Note, Verdict
+from ..report.document import Diagrams, Document, Evidence, Note, Verdict, folded
 from ..report.tables import Code, Column, Table
 from ..schemes import SCHEMES, name_of, scheme
 from ..support.typed import Figure
@@ -165,9 +165,22 @@ def orders_verdict(result: Orders) -> Verdict:
 def document(result: Orders) -> Document:
     """The measured errors if there are any, the table and a picture of each scheme."""
     figures = [(row.name or row.notation, scheme(row.notation)) for row in result.rows]
-    measured = [error_chart(result), Note(ERRORS)] if any(row.errors for row in result.rows) else []
-    parts = [*measured, *orders_tables(result), Heading("One step of each"), Diagrams(figures)]
-    return Document("Orders of schemes", parts, orders_verdict(result))
+    drawn, measured = Diagrams(figures), any(row.errors for row in result.rows)
+    seen = [error_chart(result), Note(ERRORS)] if measured else [drawn]
+    first, *promises = orders_tables(result)
+    more = [Evidence("One step of each", [drawn])] if measured else []
+    parts = [*seen, Evidence("Orders", [first]), *folded(promises), *more]
+    return Document("Orders of schemes", parts, verdict := orders_verdict(result), headline(result, verdict))
+
+
+def headline(result: Orders, verdict: Verdict) -> str:
+    """The verdict without its figures."""
+    if any(row.promises for row in result.rows):
+        return f"The models {'break some' if any(row.broken for row in result.rows) else 'keep all'} of their promises."
+    if not any(row.measured for row in result.rows):
+        return "The notation gives the order of each scheme."
+    agree = "agree" if verdict.kind == "settled" else "do not all agree"
+    return f"The measured orders {agree} with those computed from the notation."
 
 
 def error_chart(result: Orders) -> LineChart:
@@ -179,9 +192,12 @@ def error_chart(result: Orders) -> LineChart:
     ]
     guides = [guide(p, [row.errors for row in result.rows if row.order == p and row.errors]) for p in range(1, HIGHEST)]
     guides = [one for one in guides if one is not None]
-    axes = Axis("steps", "{:,.0f}", log=True), Axis("error", "{:.2e}", log=True)
-    title = "Errors against the number of steps"
-    return LineChart(title, *axes, [*lines, *guides], "distance to the reference", muted=[one.name for one in guides])
+    axes = Axis("steps over the interval", "{:,.0f}", log=True), Axis("error in float64", "{:.2e}", log=True)
+    title, groups = "Errors against the number of steps", dict[str, str]()
+    for order in sorted({row.order for row in result.rows if row.errors and row.order is not None}):
+        own = [shortened(row.name or row.notation) for row in result.rows if row.order == order and row.errors]
+        groups |= dict.fromkeys(own, f"order {order}: {', '.join(own)}")
+    return LineChart(title, *axes, lines, "distance to the reference", guides=guides, groups=groups)
 
 
 def guide(order: int, errors: Sequence[Sequence[float]]) -> Line | None:

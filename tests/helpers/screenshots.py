@@ -21,7 +21,7 @@ PAGES = {  # by the name of the picture: the folder under results/
     "distil": "distil/pair_e", "ablate": "pde/mnist",
 }  # fmt: skip
 WIDTHS = (390, 768, 1280)
-SCREEN = (1120, 760)  # of a picture
+SCREEN = (900, 640)  # of a picture
 COLOURS = 128  # enough for pages, which have few, and half of the bytes
 
 

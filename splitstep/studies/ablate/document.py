@@ -6,10 +6,10 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from ...experiments.sections import STEP, curves_chart, pictures, reproduce, summary
+from ...experiments.sections import STEP, curves_chart, dots, pictures, reproduce, summary
 from ...experiments.statistics import Estimate
 from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples, Trail, TrailChart
-from ...report.document import Beside, Document, Heading, Note, Part
+from ...report.document import Beside, Document, Evidence, Heading, Note, Part, folded
 from ...report.tables import Table
 from . import tables
 from .result import (
@@ -28,26 +28,42 @@ LAYER = Axis("layer", "{:.0f}", apart=1.0)
 COSINE = Axis("cosine", "{:.3f}")
 SHARE = Axis("CKA", "{:.3f}")
 NONE = Series((), ())
+OVER_LAST, OVER_FULL = "log10, over the last layer's", "log10, over the full arm's"
+READS = "mean [95% interval]"
+LOSSES = {"train": "Training loss", "valid": "Validation loss"}
 
 
 def document(result: Ablation) -> Document:
     """The whole document."""
     title = f"{result.task}: {', '.join(arm.name for arm in result.arms)}"
     parts = [
+        measures_chart(result),
         tables.claims_table(result),
-        *(part for claim in result.claims for part in claimed(result, claim)),
         summary(result.made, result.trials, {"arm": len(result.arms), "seed": len(result.seeds)}),
-        tables.arms_table(result),
-        tables.measures_table(result),
-        *tables.lost_table(result),
-        *(part for needs, section in SECTIONS.items() if has(result, needs) for part in section(result)),
-        *tables.replay_table(result),
-        Beside([loss_curves(result, "train", "Training loss"), loss_curves(result, "valid", "Validation loss")]),
+        Evidence("The claims and their figures", [part for one in result.claims for part in claimed(result, one)]),
+        *folded([tables.arms_table(result), tables.measures_table(result), *tables.lost_table(result)]),
+        *(Evidence(title, draw(result)) for needs, (title, draw) in SECTIONS.items() if has(result, needs)),
+        *folded(tables.replay_table(result)),
+        Evidence("Losses", [Beside([loss_curves(result, split, title) for split, title in LOSSES.items()])]),
         *pictures((arm.name, arm.scheme) for arm in result.arms),
-        tables.runs_table(result),
+        *folded([tables.runs_table(result)]),
         *reproduce(result.made, result.trials, "splitstep.studies.ablate.ablate(...)"),
     ]
     return Document(title, parts, ablation_verdict(result))
+
+
+def measures_chart(result: Ablation) -> SmallMultiples:
+    """What the claims are about: a dot with its interval for each arm, beside the limit of the rule."""
+    figures = {
+        "drift": ("Drift", Axis("cosine with the input", "{:.3f}"), DRIFT),
+        "growth": ("Explosion", Axis("gradient growth per layer", "{:.3g}", log=True), EXPLOSION),
+        "alignment": ("Alignment", Axis("CKA with full, minus two seeds'", "{:+.3f}"), 0.0),
+    }
+    charts = [
+        dots(title, y, [(arm.name, getattr(arm.own, name)) for arm in result.arms], READS, f"chart-{name}", level=level)
+        for name, (title, y, level) in figures.items()
+    ]
+    return SmallMultiples("The three claims", charts)
 
 
 def tables_together(results: Sequence[tuple[str, Ablation]]) -> Sequence[Table]:
@@ -130,7 +146,11 @@ def gradient_maps(result: Ablation) -> SmallMultiples:
             records = [[logarithm(norm, record[-1]) for norm in record] for record in found.values]
             rows = list(zip(*records, strict=True))[::-1]
             columns = [f"{step:,}" for step in found.steps]
-            maps.append(HeatMap(arm.name, "step", "layer", columns, numbers(len(rows), 0)[::-1], rows, "{:+.2f}"))
+            maps.append(
+                HeatMap(
+                    arm.name, "step", "layer", columns, numbers(len(rows), 0)[::-1], rows, "{:+.2f}", what=OVER_LAST
+                )
+            )
     return on_one_scale(maps)
 
 
@@ -149,7 +169,7 @@ def group_maps(result: Ablation) -> SmallMultiples:
             count = max(map(len, rows.values()))
             even = [[*row, *[math.nan] * (count - len(row))] for row in rows.values()]
             names = [name.removeprefix(GROUP) for name in rows]
-            maps.append(HeatMap(arm.name, "layer", "group", numbers(count), names, even, "{:+.2f}"))
+            maps.append(HeatMap(arm.name, "layer", "group", numbers(count), names, even, "{:+.2f}", what=OVER_FULL))
     return on_one_scale(maps)
 
 
@@ -166,7 +186,7 @@ def head_maps(result: Ablation, name: str) -> SmallMultiples:
         if (rows := arm.own.maps.get(name)) is not None:
             title = f"{arm.name} (two seeds)" if arm is result.full else arm.name
             heads, layers = numbers(len(rows[0]) if rows else 0), numbers(len(rows))[::-1]
-            maps.append(HeatMap(title, "head", "layer", heads, layers, rows[::-1], "{:.3f}"))
+            maps.append(HeatMap(title, "head", "layer", heads, layers, rows[::-1], "{:.3f}", what="nats"))
     return on_one_scale(maps)
 
 
@@ -190,7 +210,6 @@ def drift(result: Ablation) -> list[Part]:
         f"of training, and along it. A network drifts below {DRIFT:g}."
     )
     return [
-        Heading("Drift"),
         Note(note),
         Beside([layers.over_layers(result), layers.along_training(result, "The last layer's cosine with the input")]),
         Figure("neighbours", "Cosine with the layer before", COSINE).over_layers(result),
@@ -199,8 +218,8 @@ def drift(result: Ablation) -> list[Part]:
 
 def gradients(result: Ablation) -> list[Part]:
     """The gradients of states and of parameters, layer by layer."""
-    growth = Figure("growth", "Growth per layer", Axis("factor", "{:.3g}", log=True), level=EXPLOSION)
-    first = Figure("gradients", "Gradient at the stack's input", Axis("norm", "{:.3g}", log=True))
+    growth = Figure("growth", "Growth per layer", Axis("factor per layer", "{:.3g}", log=True), level=EXPLOSION)
+    first = Figure("gradients", "Gradient at the stack's input", Axis("norm of the gradient", "{:.3g}", log=True))
     note = (
         "The norm of the loss's gradient with respect to the state before each layer, over that after the last: its "
         "decimal logarithm, +1 is ten times as large. Layer 0 is the stack's input."
@@ -210,7 +229,6 @@ def gradients(result: Ablation) -> list[Part]:
         "logarithm."
     )
     return [
-        Heading("Gradients"),
         Note(note),
         gradient_maps(result),
         Beside([growth.along_training(result), first.along_training(result, layer=0)]),
@@ -237,7 +255,7 @@ def attention(result: Ablation) -> list[Part]:
         "Jensen-Shannon divergence in nats, at most 0.693. The first map has two seeds of the full arm."
     )
     maps = head_maps(result, "jensen_shannon")
-    return [Heading("Attention"), Note(note), maps, *tables.attention_table(result)]
+    return [Note(note), maps, *tables.attention_table(result)]
 
 
 def entropy(result: Ablation) -> list[Part]:
@@ -255,7 +273,6 @@ def representations(result: Ablation) -> list[Part]:
         "starts."
     )
     return [
-        Heading("Representations"),
         Note(note),
         Beside([cka.over_layers(result), cosine.over_layers(result)]),
         cka.along_training(result, "The last layer's CKA along training"),
@@ -264,21 +281,21 @@ def representations(result: Ablation) -> list[Part]:
 
 def sensitivity(result: Ablation) -> list[Part]:
     """How a small perturbation grows."""
-    layers = Figure("sensitivity", "Growth in each layer", Axis("logarithm", "{:.3f}"), level=0.0)
-    along = Figure("exponent", "The exponent along training", Axis("exponent", "{:.3f}"), level=0.0)
+    layers = Figure("sensitivity", "Growth in each layer", Axis("natural logarithm of the growth", "{:.3f}"), level=0.0)
+    along = Figure("exponent", "The exponent along training", Axis("exponent per unit of time", "{:.3f}"), level=0.0)
     note = (
         "The growth of a small perturbation of the stack's input, as a natural logarithm: in each layer, and per "
         "unit of time over the whole stack, the finite-time Lyapunov exponent. Above 0 it grows."
     )
-    return [Heading("Sensitivity"), Note(note), Beside([layers.over_layers(result), along.along_training(result)])]
+    return [Note(note), Beside([layers.over_layers(result), along.along_training(result)])]
 
 
 SECTIONS = {
-    "drift": drift,
-    "gradients": gradients,
-    "information_x": information,
-    "jensen_shannon": attention,
-    "entropy": entropy,
-    "cka": representations,
-    "sensitivity": sensitivity,
+    "drift": ("Drift", drift),
+    "gradients": ("Gradients", gradients),
+    "information_x": ("Information", information),
+    "jensen_shannon": ("Attention", attention),
+    "entropy": ("Entropy of attention", entropy),
+    "cka": ("Representations", representations),
+    "sensitivity": ("Sensitivity", sensitivity),
 }  # by the figure without which there is none

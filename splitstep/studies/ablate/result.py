@@ -13,7 +13,7 @@ from ...experiments.result import Result
 from ...experiments.sections import estimated
 from ...experiments.statistics import Estimate
 from ...experiments.trials import Trial
-from ...report.document import Verdict
+from ...report.document import Verdict, kind_of
 from ...schemes import scheme
 from ...support.provenance import Provenance
 from ...support.typed import Figure, Inlined
@@ -207,13 +207,12 @@ def claims_of(arms: Sequence[ArmResult]) -> tuple[DecidedClaim, ...]:
 
 def claim_verdict(claim: DecidedClaim) -> Verdict:
     """A claim as a sentence, with the figures that decide it."""
-    kind = "open" if claim.ruling == "undecided" else "settled"
+    kind = kind_of([claim.ruling])
     return Verdict(kind, f"{claim.text}: {claim.ruling}. {claim.number[0].upper()}{claim.number[1:]}.")
 
 
 def ablation_verdict(result: Ablation) -> Verdict:
     """All claims in one sentence."""
     told = "; ".join(f"{claim.text[0].lower()}{claim.text[1:]}: {claim.ruling}" for claim in result.claims)
-    settled = any(claim.ruling != "undecided" for claim in result.claims)
-    kind = "settled" if settled else "open" if len(result.seeds) > 2 else "too few"
+    kind = kind_of((claim.ruling for claim in result.claims), len(result.seeds) <= 2)
     return Verdict(kind, f"{told[0].upper()}{told[1:]}.")

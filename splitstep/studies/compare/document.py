@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...experiments.ladder import EQUAL_COST
-from ...experiments.sections import BAND, LOSS, STEP, by_step, curves_chart, pictures, reproduce, signed, summary
+from ...experiments.sections import BAND, LOSS, STEP, by_step, curves_chart, pictures, reproduce, summary
 from ...experiments.statistics import FEWEST, Bounds, Estimate, detectable, jointly, paired_difference
 from ...notation import shortened
-from ...report.charts import Axis, Bar, Forest, Line, LineChart, Point, PointChart
+from ...report.charts import Axis, Forest, Line, LineChart, Point, PointChart
 from ...report.document import Beside, Document, Evidence, Note, Part, Verdict, folded
 from ...support.words import counted, listed
 from ...tasks.measures import Metric, title_of
-from .lead_charts import against_budget, forest
+from .lead_charts import against_budget, bar, forest, signed
 from .result import Comparison, Row
 from .sentence import compared_in_words
 from .standing import designed, detects, findings, floor_of, unit_of
@@ -74,27 +74,24 @@ def headline(result: Comparison) -> str:
 def differences_forest(result: Comparison) -> list[Part]:
     """The difference of each scheme to the first beside zero, with the intervals of the verdict."""
     first, gaps, unit = shortened(result.rows[0].name), gaps_of(result), unit_of(result.metric)
-    bars = [
-        Bar(gap.name, *(None if end is None else unit.scale * end for end in gap.joint[:3]))  # pyright: ignore[reportArgumentType]
-        for gap in gaps
-    ]
+    bars = [bar(gap.name, gap.joint, unit) for gap in gaps]
     better = "higher" if result.metric.higher_is_better else "lower"
     what = f"difference of {title_of(result.metric)} to {first}, {unit.name}; {better} is better"
     note = f"Intervals are corrected for {len(gaps)} comparisons." if len(gaps) > 1 else ""
     title = f"Difference to {first}"
-    shown = Forest(title, Axis(what, signed(unit.form)), bars, "mean [95% interval]", "chart-differences", note)
+    shown = Forest(title, Axis(what, signed(unit)), bars, "mean [95% interval]", "chart-differences", note)
     return [shown] if bars else []
 
 
 def leading(result: Comparison) -> list[Part]:
     """The leads of arms that are named alone, beside the noise, and against the budget."""
     (first, *arms), unit, design = findings(result), unit_of(result.metric), designed(result)
-    shown, *tables = forest(first.arm, arms, floor_of(result), unit) or [None]
-    x, budgets = Axis("budget, in the recipe's steps", "{:g}", log=True), list[Part]()
+    parts = forest(first.arm, arms, floor_of(result), unit)
     if len(design.budgets) > 1:
-        budgets = [Evidence("Budgets", [against_budget(first.arm, arms, x, design.budgets, unit)])]
-    arms_table = [Evidence("Arms", tables[-1:])] if tables else []
-    return [*([shown] if shown else []), *tables[:-1], *arms_table, *budgets]
+        x = Axis("budget, in the recipe's steps", "{:g}", log=True)
+        chart = against_budget(first.arm, arms, x, design.budgets, unit)
+        parts.append(Evidence(chart.title, [chart]))
+    return parts
 
 
 def arms_verdict(result: Comparison) -> Verdict:

@@ -6,7 +6,7 @@ from ...experiments.ladder import EQUAL_COST
 from ...experiments.noise import Floor
 from ...experiments.statistics import Estimate
 from ...report.charts import Axis, Bar, Forest, Line, LineChart
-from ...report.document import Part
+from ...report.document import Part, folded
 from ...report.forest import forest_table
 from ...report.tables import Column, Table
 from .sentence import NATS, Finding, Unit
@@ -15,15 +15,18 @@ from .sentence import NATS, Finding, Unit
 def forest(first: str, arms: Sequence[Finding], floor: Floor | None, unit: Unit = NATS) -> list[Part]:
     """The lead of each arm with its interval, for pages, and in characters for the terminal and Markdown; then what
     else is known of the arms."""
-    bars = list[Bar]()
-    for one in arms:
-        if lead := one.decision.lead:
-            low, high = (None if end is None else unit.scale * end for end in (lead.low, lead.high))
-            band = unit.scale * floor.band(lead.n) if floor else 0.0
-            bars.append(Bar(one.arm, unit.scale * lead.mean, low, high, band))
+    bars = [
+        bar(one.arm, lead, unit, floor.band(lead.n) if floor else 0.0) for one in arms if (lead := one.decision.lead)
+    ]
     x = Axis(f"lead over {first}, {unit.name}", signed(unit))
     drawn = Forest(f"Lead over {first}", x, bars, "mean [95% interval]", "chart-leads", note(first, floor, unit))
-    return [drawn, forest_table(drawn, "leads"), arms_table(first, arms, unit)] if bars else []
+    return [drawn, forest_table(drawn, "leads"), *folded([arms_table(first, arms, unit)])] if bars else []
+
+
+def bar(name: str, found: Estimate, unit: Unit, band: float = 0.0) -> Bar:
+    """A difference with its interval in a unit."""
+    low, high = (None if end is None else unit.scale * end for end in (found.low, found.high))
+    return Bar(name, unit.scale * found.mean, low, high, unit.scale * band)
 
 
 def arms_table(first: str, arms: Sequence[Finding], unit: Unit) -> Table:

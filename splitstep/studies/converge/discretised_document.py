@@ -11,7 +11,7 @@ from ...experiments.statistics import Estimate
 from ...experiments.study import Study
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
-from ...report.document import Beside, Document, Note, Verdict
+from ...report.document import Beside, Document, Evidence, Note, Verdict, folded, kind_of
 from ...report.tables import Code, Column, Table
 from ...schemes import label
 from ...support.words import counted
@@ -47,6 +47,10 @@ TEXTS_NOTE = (
     "texts. KL: from the model's own predictions, in nats; shared: the share of equal predictions; output: the "
     "change of the output, relative (of logits without their mean)."
 )
+HEADLINES = {
+    "settled": "This model acts as a discretised flow.",
+    "not supported": "This model does not act as a discretised flow.",
+}
 LONGER = "The same fields with a longer or a shorter step, so over another time."
 MERGED = (
     "Merged: every two neighbouring layers are one step, their fields added at the same state, so half as many steps."
@@ -143,16 +147,18 @@ def discretisation_document(result: Discretisation) -> Document:
         errors_table(result.errors, f"In float64. On {counted(result.probed, 'validation example')}."),
         remainder_table(result),
     ]
+    errors = Beside([errors_chart(result.errors, result.step), *remainder_chart(result)])
     parts = [
-        Note(f"{result.run}: {step}; {examples}; {result.made.date}."),
         Beside([distances, accuracy_chart(result)]),
+        Note(f"{result.run}: {step}; {examples}; {result.made.date}."),
         Note(f"The limit: rk4 on the sum of the fields, {FINE} sub-steps a layer."),
-        Beside([errors_chart(result.errors, result.step), *remainder_chart(result)]),
-        *scrolling(tables),
+        Evidence("Local errors, charts", [errors]),
+        *folded(scrolling(tables)),
         *reproduced(result.made, f"splitstep converge {result.run}"),
     ]
     title = f"Discretisation sensitivity: {result.task}, {name_of(result.own)}"
-    return Document(title, parts, discretisation_verdict(result))
+    verdict = discretisation_verdict(result)
+    return Document(title, parts, verdict, f"{verdict.sentence.partition(':')[0]}.")
 
 
 def discretisation_verdict(result: Discretisation) -> Verdict:
@@ -165,7 +171,7 @@ def discretisation_verdict(result: Discretisation) -> Verdict:
         f"{counted(result.examples, 'example')}); accuracy {result.own.accuracy:.1%} and {result.limit.accuracy:.1%}"
     )
     sentence = f"The trained network {is_close} to its continuous limit: {figures}. {stops_text(result)}"
-    return Verdict("open" if answer == "undecided" else "settled", sentence)
+    return Verdict(kind_of([answer]), sentence)
 
 
 def stops_text(result: Discretisation) -> str:
@@ -256,14 +262,17 @@ def discretised_flow_document(result: DiscretisedFlow) -> Document:
         lengths_table(result.longer, figures_on_texts, LONGER),
         errors_table(result.errors, where),
     ]
+    errors = [Evidence("Local errors, chart", [errors_chart(result.errors, 1.0)])] if result.errors else []
     parts = [
-        *(Note(one) for one in (summary(result), *result.notes)),
         Beside(charts if len(result.ways) > 1 else charts[1:]),
-        *([Beside([errors_chart(result.errors, 1.0)])] if result.errors else []),
-        *scrolling(tables),
+        *(Note(one) for one in (summary(result), *result.notes)),
+        *errors,
+        *folded(scrolling(tables)),
         *reproduced(result.made, f"splitstep converge {result.model}"),
     ]
-    return Document(f"Is it a discretised flow? {result.model}", parts, discretised_flow_verdict(result))
+    verdict = discretised_flow_verdict(result)
+    settled = HEADLINES.get(verdict.kind, "It is open whether this model is a discretised flow.")
+    return Document(f"Is it a discretised flow? {result.model}", parts, verdict, settled)
 
 
 def summary(result: DiscretisedFlow) -> str:
@@ -293,7 +302,7 @@ def discretised_flow_verdict(result: DiscretisedFlow) -> Verdict:
         return Verdict("open", f"{asked}: undecided, because {guess}, which has little to lose. {figures}.")
     answer = all_of(opposite(decide(Estimate(*one), Rule(LOSS_CLOSE, fewest=0))) for one in (halved, strang))
     few = halved.low is None and strang.low is None
-    kind = "settled" if answer != "undecided" else "too few" if few else "open"
+    kind = kind_of([answer], few)
     merged = None if result.merged is None else result.merged.loss
     more = f" With neighbouring layers merged it changes by {spelt(merged)}." if merged else ""
     return Verdict(kind, f"{asked}: {answer}. {figures}.{more}")
@@ -343,10 +352,12 @@ def deciding_table(result: DiscretisedFlow) -> Table:
 
 
 def line_of(name: str, x: Sequence[float], some: Sequence[TextEffect]) -> Line:
-    """A line with a band, if all of its points have intervals."""
+    """A line with a band, if points have intervals; the change of the model to itself is zero and needs none."""
     y = [one.output if one.loss is None else one.loss.mean for one in some]
-    band = [one.loss[1:3] for one in some if one.loss is not None and one.loss.low is not None]
-    return Line(name, x, y, *(zip(*band, strict=True) if len(band) == len(some) else ()))
+    losses = [one.loss for one in some if one.loss is not None]
+    band = [(one.mean if one.low is None else one.low, one.mean if one.high is None else one.high) for one in losses]
+    known = any(one.low is not None for one in losses) and len(losses) == len(some)
+    return Line(name, x, y, *(zip(*band, strict=True) if known else ()))
 
 
 DISCRETISATION = Study(Discretisation, discretisation_document)

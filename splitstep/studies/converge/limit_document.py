@@ -12,7 +12,7 @@ from ...experiments.statistics import Estimate, Slope
 from ...experiments.study import Study
 from ...notation import shortened
 from ...report.charts import Axis, Line, LineChart
-from ...report.document import Document, Note, Verdict, in_pairs
+from ...report.document import Document, Evidence, Note, Verdict, folded, in_pairs
 from ...report.tables import EVERYWHERE, ON_PAGES, Cell, Code, Column, Record, Table
 from ...schemes import label
 from ...support.words import counted, listed
@@ -234,17 +234,29 @@ def document(result: ContinuousLimit) -> Document:
         pinned_table(result.pinned, "A pinned problem: heat with a reaction that varies", PINNED_NOTE),
         pinned_table(result.stiff, "The pinned problem on finer grids", STIFF_NOTE),
     ]
+    first, *more = in_pairs(charts(result))
+    recipe = recipe_of_all(result.made.recipe, RECIPE_NOTE)
     parts = [
+        first,
         Note(summary(result)),
-        *in_pairs(charts(result)),
-        *scrolling([trends_table(result), gaps_table(result), networks_table(result)]),
-        pinned_chart(result),
-        *scrolling(pinned),
-        *reproduced(result.made, "splitstep.studies.converge.limit.continuous_limit(...)"),
-        *recipe_of_all(result.made.recipe, RECIPE_NOTE),
+        *([Evidence("Likeness and quality", more)] if more else []),
+        *folded(scrolling([trends_table(result), gaps_table(result), networks_table(result)])),
+        Evidence("A pinned problem", [pinned_chart(result), *scrolling(pinned)]),
+        *reproduced(result.made, "splitstep.studies.converge.limit.continuous_limit(...)", more=recipe),
     ]
     title = f"The continuous limit: {result.task}, {shortened(label(result.scheme))}"
-    return Document(title, parts, limit_verdict(result))
+    return Document(title, parts, limit_verdict(result), headline(result))
+
+
+def headline(result: ContinuousLimit) -> str:
+    """Whether trajectories of each kind of trained networks approach each other, in words."""
+    slopes = {kind: result.slope(kind, "distance") for kind in ("free", "smooth")}
+    clauses = [
+        f"{NAMES[kind]}, {answered('trajectories', 'approach each other', decided(slope, 0.0))}"
+        for kind, slope in slopes.items()
+        if slope is not None
+    ]
+    return f"{'; '.join(clauses).capitalize()}." if clauses else ""
 
 
 def summary(result: ContinuousLimit) -> str:

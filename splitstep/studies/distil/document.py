@@ -6,10 +6,10 @@ from ...experiments.sections import READS, dots
 from ...experiments.statistics import Estimate
 from ...experiments.trials import Curve
 from ...report.charts import Axis, LineChart, SmallMultiples
-from ...report.document import Beside, Document, Heading, Note, Part, Stacked, Verbatim
+from ...report.document import Beside, Document, Evidence, Heading, Note, Part, Stacked, Verbatim, folded
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...support.words import counted
-from .result import COMPARED, START, DistilResult, DistilRun, MethodRow, Said, distil_verdict
+from .result import COMPARED, START, TEACHER, DistilResult, DistilRun, MethodRow, Said, distil_verdict
 
 NAME, ENDED = Column("method", text=True), Column(("answers that end", "[95%]"))
 POINTS, PER_BYTE, SHARE, NATS = "{:.2f}", "{:.4f}", "{:.1%}", "{:.4f}"
@@ -20,14 +20,14 @@ def document(result: DistilResult) -> Document:
     """The whole document."""
     changes = {what: (what, by.form.number) for what, by in COMPARED.items()}
     parts = [
-        sections.summary(result.made, result.runs, {"method": len(result.rows), "seed": len(result.seeds)}),
-        main_table(result),
         figure_charts(result),
-        *sections.claims_table(result.claims, "docs/results/distil.md"),
-        *sections.differences_table(result.differences, NAME, changes, PAIRED),
+        sections.summary(result.made, result.runs, {"method": len(result.rows), "seed": len(result.seeds)}),
+        Evidence("Figures", [main_table(result)]),
+        *folded(sections.claims_table(result.claims, "docs/results/distil.md")),
+        *folded(sections.differences_table(result.differences, NAME, changes, PAIRED)),
         *charts(result),
         *answers(result),
-        sections.runs_table(map(run_record, result.runs)),
+        *folded([sections.runs_table(map(run_record, result.runs))]),
         *sections.reproduce(result.made, result.runs, "splitstep.studies.distil.compare_methods(...)"),
     ]
     title = f"Distillation: {', '.join(row.method for row in result.rows)}"
@@ -99,14 +99,16 @@ def run_record(run: DistilRun) -> Record:
 
 
 def figure_charts(result: DistilResult) -> SmallMultiples:
-    """ROUGE-L and bits per byte: a dot with its interval for each method."""
-    rouge, bits = ([(row.method, getattr(row, name)) for row in result.rows] for name in ("rouge", "bits_per_byte"))
+    """ROUGE-L and bits per byte: a dot with its interval for each method, beside the teacher and the student before."""
+    models = {name: one for name in (TEACHER, START) if (one := result.others.get(name))}
+    models |= {row.method: row for row in result.rows}
+    rouge, bits = ([(name, getattr(one, of)) for name, one in models.items()] for of in ("rouge", "bits_per_byte"))
     reads, per_byte = "mean [95% interval]", Axis("bits per byte", "{:.3f}")
     charts = [
         dots("ROUGE-L", Axis("points", "{:.2f}"), rouge, reads, "chart-rouge-l"),
         dots("Bits per byte of answers", per_byte, bits, reads, "chart-bits"),
     ]
-    return SmallMultiples("Figures", charts)
+    return SmallMultiples("Teacher, student before training, and after", charts)
 
 
 def charts(result: DistilResult) -> list[Part]:
@@ -116,7 +118,8 @@ def charts(result: DistilResult) -> list[Part]:
     titles = {"valid_loss": "Validation loss (cross entropy)", "train_loss": "Each method's own loss"}
     losses = [chart for name, title in titles.items() if (chart := loss_chart(result, name, title)).lines]
     found: list[Part] = [*([distance] if distance.lines else []), *([Beside(losses)] if losses else [])]
-    return [*found, Note(sections.BAND)] if found and len(result.seeds) > 1 else found
+    band = [Note(sections.BAND)] if len(result.seeds) > 1 else []
+    return [Evidence("Distances and losses", [*found, *band])] if found else []
 
 
 def distance_chart(result: DistilResult) -> LineChart:
@@ -146,12 +149,12 @@ def loss_chart(result: DistilResult, column: str, title: str) -> LineChart:
 def answers(result: DistilResult) -> list[Part]:
     """Some instructions, each with the reference and the answers of all models beside each other."""
     note = "The first sampled answer of the teacher and of each method's first seed, with its ROUGE-L in points."
-    parts: list[Part] = [Heading("Answers side by side"), Note(note)] if result.shown else []
+    parts: list[Part] = [Note(note)]
     most = result.data["answers"]["max_tokens"]
     for one in result.shown:
         said = [answer(each, most) for each in one.answers]
         parts += [Heading(one.set, 3), Verbatim(one.instruction), Beside(said)]
-    return parts
+    return [Evidence("Answers side by side", parts)] if result.shown else []
 
 
 def answer(said: Said, most: int) -> Stacked:

@@ -12,7 +12,7 @@ from ...experiments.experiment import Claim, Difference, Form, Quantity, Rule, d
 from ...experiments.result import Result
 from ...experiments.statistics import Bounds, Estimate
 from ...experiments.trials import Curve
-from ...report.document import Verdict
+from ...report.document import Verdict, kind_of
 from ...support.provenance import Provenance
 from ...support.typed import Inlined
 from ...support.words import listed
@@ -145,10 +145,9 @@ def distil_verdict(result: DistilResult) -> Verdict:
     if not result.claims:
         names = listed([row.method for row in result.rows])
         return Verdict("open", f"Nothing was compared: among the methods that were run, {names}, there is no base.")
-    settled = any(one.answer != "undecided" for one in result.claims)
     few = all(one.found is None or one.found.lacks for one in result.differences)
     parts = {by.claimed: in_short(result, what) for what, by in COMPARED.items()}
-    kind = "settled" if settled else "too few" if few else "open"
+    kind = kind_of((one.answer for one in result.claims), few)
     return Verdict(kind, " ".join(f"{claimed} {said}." for claimed, said in parts.items() if said))
 
 

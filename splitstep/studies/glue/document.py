@@ -5,7 +5,7 @@ from statistics import fmean
 from ...experiments import sections
 from ...experiments.experiment import Difference
 from ...report.charts import Axis, SmallMultiples
-from ...report.document import Document
+from ...report.document import Document, Evidence, folded
 from ...report.tables import Cell, Code, Column, Record, Table
 from ...schemes import label
 from ...support.words import counted, listed
@@ -33,20 +33,25 @@ TITLES = {"matthews": "Matthews", "f1": "F1", "accuracy": "accuracy", "pearson":
 def document(result: GlueResult) -> Document:
     """The whole document."""
     parts = [
+        score_charts(result),
         sections.summary(
             result.made, result.runs, {"pre-trained network": len(result.bodies), "task": len(result.tasks)}
         ),
-        main_table(result),
-        score_charts(result),
-        *sections.claims_table(result.claims, "docs/results/pretrain.md"),
-        *differences(result),
-        *without_table(result),
-        *pretraining_table(result),
+        Evidence("Scores on every task", [main_table(result)]),
+        *folded(sections.claims_table(result.claims, "docs/results/pretrain.md")),
+        *folded([*differences(result), *without_table(result), *pretraining_table(result)]),
         *sections.pictures((row.name, row.scheme) for row in result.rows),
-        sections.runs_table(map(run_record, result.runs), ["Scores in points."]),
+        *folded([sections.runs_table(map(run_record, result.runs), ["Scores in points."])]),
         *sections.reproduce(result.made, result.runs, "splitstep.studies.glue.glue(...)"),
     ]
-    return Document(f"GLUE: {', '.join(row.title for row in result.rows)}", parts, glue_verdict(result))
+    title = f"GLUE: {', '.join(row.title for row in result.rows)}"
+    return Document(title, parts, glue_verdict(result), headline(result))
+
+
+def headline(result: GlueResult) -> str:
+    """The answers of the rule, without their figures."""
+    clauses = "; ".join(f"{one.question}: {one.answer}" for one in result.claims[:2])
+    return f"{clauses}." if clauses else "Nothing was compared."
 
 
 def score_charts(result: GlueResult) -> SmallMultiples:

@@ -29,7 +29,7 @@ from ...experiments.experiment import (
 )
 from ...experiments.result import Result
 from ...experiments.statistics import Bounds, Estimate
-from ...report.document import Verdict
+from ...report.document import Verdict, kind_of
 from ...schemes import scheme
 from ...support.provenance import Provenance
 from ...support.typed import Inlined
@@ -330,10 +330,9 @@ def glue_verdict(result: GlueResult) -> Verdict:
     means, others = ([(one, claim) for one, claim in told if one.what == what] for what in (MEAN, LOSS))
     if not means:
         return Verdict("open", f"WNLI alone says nothing about {listed([row.name for row in rows])}.")
-    settled = any(claim.answer != "undecided" for _, claim in means)
     few = all(one.found is not None and one.found.lacks for one, _ in means) and set(result.in_mean) == set(DEFAULT)
     said = [f"claim that {one.question} is {one.answer}: {one.evidence}" for _, one in [*means, *others]]
-    return Verdict("settled" if settled else "too few" if few else "open", f"The {'; the '.join(said)}.")
+    return Verdict(kind_of((claim.answer for _, claim in means), few), f"The {'; the '.join(said)}.")
 
 
 def alone(row: Row, scratch: Sequence[Claim]) -> str:

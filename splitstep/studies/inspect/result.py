@@ -1,6 +1,7 @@
 """What an inspection found, as records that are read back as they were written."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, stdev
@@ -201,3 +202,8 @@ def layer_record(result: Inspection, layer: int) -> dict[str, Any]:
             f"{start}{one.letter} left out": fmean(one.changes) for one in found.evidence.halves if one.layer == layer
         }
     return row
+
+
+def converted(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The JSON of a result; before version 0.3 the layers that are listed were called its layers."""
+    return document if "listed" in document or "layers" not in document else {**document, "listed": document["layers"]}
