@@ -36,7 +36,9 @@ def test_it_writes_a_page_and_a_result_that_can_be_drawn_again(folder: Path, tmp
     assert main(["report", str(out)]) == 0
     assert (out / "report.html").read_text() == page
     capsys.readouterr()
-    assert main(["inspect", str(folder), *words, "--against", "none", "--json"]) == 0
+    assert "beside another model" in failure(capsys, "inspect", folder, *words, "--against", "none")[-1]
+    elsewhere = ["--out", str(tmp_path / "alone"), "--against", "none", "--json"]
+    assert main(["inspect", str(folder), *words[:6], *elsewhere]) == 0
     assert json.loads(capsys.readouterr().out)["other"] is None
 
 

@@ -2,9 +2,9 @@
 
 from ...experiments.study import Study
 from .document import document
-from .result import Inspection
+from .result import Inspection, converted
 from .study import inspection
 
 __all__ = ["STUDY", "Inspection", "inspection"]
 
-STUDY = Study(Inspection, document)
+STUDY = Study(Inspection, document, converted=converted)

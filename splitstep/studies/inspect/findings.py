@@ -14,10 +14,12 @@ from ...support.typed import read_as
 from .evidence import CutList, Evidence, Half, Health, Held, Swapped
 from .groups import coordinates_of
 from .own_probes import rounded, rounded_rows, token_paths
+from .plan import DEEP, DEFAULT
 from .result import Along, Matrix, Missing, ModelFindings, Outlier, Series, Skipped, Spectrum
 from .units import Store
 
 EIGENVALUES = 256  # of a layer that are kept for the page
+ORDER = {name: i for i, name in enumerate((*DEFAULT, *DEEP))}  # of series, in whatever order units were found
 LISTED = {("products", "exponents")}  # series that do not run along the depth
 SHIFT = {"state": 0.0, "layer": 0.5, "pair": 1.0}  # layers from a number to the place that it stands for
 NO_PROBES = {
@@ -52,7 +54,8 @@ def units_of(store: Store, role: str) -> Units:
         names.setdefault(kind, {}).update(one.rows)
         if one.why:
             missing.setdefault(kind, one.why)
-    figures = {name: [rows[i] for i in takewhile(rows.__contains__, count())] for name, rows in names.items()}
+    ordered = sorted(names.items(), key=lambda one: (ORDER.get(one[0], len(ORDER)), one[0]))
+    figures = {name: [rows[i] for i in takewhile(rows.__contains__, count())] for name, rows in ordered}
     return Units(store.found[f"{role}/about"].about["layers"], figures, missing)
 
 
@@ -71,7 +74,7 @@ def findings(store: Store, role: str, listed: Collection[int] | None = None) -> 
         losses=tuple(rounded(value) for value in numbers(found, "loss", "loss")), series=tuple(series(found)),
         matrices=tuple(matrices(found, texts[0][1])), spectra=circles,
         paths=tuple(token_paths(states, texts[: len(states)])), outliers=tuple(outliers(shares)),
-        skipped=tuple(skipped(found)), missing=tuple(Missing(*one) for one in found.missing.items()),
+        skipped=tuple(skipped(found)), missing=tuple(Missing(*one) for one in sorted(found.missing.items())),
         evidence=evidence(store, role, found),
     )  # fmt: skip
 

@@ -109,7 +109,8 @@ class Work:
         if (first := findings(self.store, "model", self.wish.plan.layers)) is None:
             return None
         other = findings(self.store, "other") if self.wish.against != NOTHING else None
-        probes = tuple(dict.fromkeys((*self.wish.plan.named, *(one.probe for one in first.series if one.probe in PROBES))))
+        measured = (one.probe for one in first.series if one.probe in PROBES)
+        probes = tuple(dict.fromkeys((*self.wish.plan.named, *measured)))
         closer = first.find("jacobian", "complex")
         return Inspection(
             model=first, other=other, seed=SEED if self.wish.against == RANDOM else None, texts=len(self.source.texts),

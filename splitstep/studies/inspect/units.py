@@ -74,8 +74,9 @@ class Store:
                 opened.write(bytes_of(one))
 
     def of(self, start: str) -> dict[str, Found]:
-        """The units whose names begin so, by the rest of their names."""
-        return {name[len(start) :]: one for name, one in self.found.items() if name.startswith(start)}
+        """The units whose names begin so, by the rest of their names, in an order of their own."""
+        names = sorted((name for name in self.found if name.startswith(start)), key=lambda one: (len(one), one))
+        return {name[len(start) :]: self.found[name] for name in names}
 
 
 def claim(folder: Path, key: Mapping[str, Any]) -> None:
