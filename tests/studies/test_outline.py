@@ -21,16 +21,15 @@ from splitstep.recipe import Recipe, load_recipe, read_recipe
 from splitstep.studies.compare import precision
 from splitstep.studies.compare.arms import Fitted
 from splitstep.studies.compare.asked import outlined, question_of
-from splitstep.studies.compare.campaign import Campaign, planned_runs
+from splitstep.studies.compare.campaign import Campaign, planned_stages
 from splitstep.studies.compare.design import AT, Design
 from splitstep.studies.compare.outline import Outline, totals
 from splitstep.studies.compare.pace import Pace, makespan
-from splitstep.studies.compare.planning import FILE, Choice, Question, plan_of
+from splitstep.studies.compare.planning import FILE, Choice, Question, plan_of, seconds_of
 from splitstep.studies.compare.sizing import (
     SIZES,
     filled,
     more_seeds,
-    seconds_of,
     smaller_batches,
     steps_for,
     with_size,
@@ -87,7 +86,8 @@ def test_a_run_takes_its_start_its_updates_and_its_evaluations() -> None:
 
 def test_a_plan_has_all_runs_that_may_be_needed(text: Path) -> None:
     asked = question(text, design=Design((1.0, 3.0), (1e-3, 3e-3, 9e-3), null=True))
-    runs = planned_runs(asked.entrants(asked.recipe), range(4), asked.design)
+    stages = planned_stages(asked.entrants(asked.recipe), range(4), asked.design)
+    runs = list(itertools.chain(*stages))
     count = {(role, budget): sum((r.role, r.budget) == (role, budget) for r in runs)
              for role in ("", "tune", "null") for budget in (1.0, 3.0)}  # fmt: skip
     assert count == {("", 1.0): 8, ("", 3.0): 8, ("tune", 1.0): 6, ("tune", 3.0): 4, ("null", 1.0): 0, ("null", 3.0): 4}
@@ -96,10 +96,11 @@ def test_a_plan_has_all_runs_that_may_be_needed(text: Path) -> None:
 @pytest.mark.parametrize("minutes", [3.0, 6.0, 8.0])
 def test_the_steps_are_the_most_that_fit(minutes: float, text: Path, place: Workplace) -> None:
     asked = question(text, minutes)
-    steps = steps_for(asked, PACES, place, None)
+    steps = steps_for(asked, PACES, 2, None)
 
     def seconds(steps: int) -> float:
-        return seconds_of(asked._replace(recipe=replace_steps(asked.recipe, steps)), PACES, place)
+        entrants = asked.entrants(replace_steps(asked.recipe, steps))
+        return seconds_of(planned_stages(entrants, asked.seeds, asked.design), PACES, 2)
 
     assert seconds(steps) <= 60 * minutes < seconds(steps + 1)
 
@@ -111,20 +112,20 @@ def replace_steps(recipe: Recipe, steps: int) -> Recipe:
 @pytest.mark.parametrize("budgets", [(1.0,), (1.0, 3.0)])
 def test_no_run_sees_more_tokens_than_the_text_has(budgets: tuple[float, ...], text: Path, place: Workplace) -> None:
     asked = question(text, 10_000.0, Design(budgets))
-    steps = steps_for(asked, PACES, place, 900_000)
+    steps = steps_for(asked, PACES, 2, 900_000)
     assert steps * PACE.tokens * budgets[-1] <= 900_000 < (steps + 1) * PACE.tokens * budgets[-1]
 
 
 def test_time_that_is_left_goes_into_seeds(text: Path, place: Workplace) -> None:
     short = question(text, 4.0)._replace(recipe=replace_steps(question(text).recipe, 440))
-    assert 5 < len(more_seeds(short, PACES, place)) < AT[-1]
-    assert len(more_seeds(short._replace(minutes=1000.0), PACES, place)) == AT[-1]
-    assert len(more_seeds(short._replace(minutes=1.0), PACES, place)) == 5
+    assert 5 < len(more_seeds(short, PACES, 2)) < AT[-1]
+    assert len(more_seeds(short._replace(minutes=1000.0), PACES, 2)) == AT[-1]
+    assert len(more_seeds(short._replace(minutes=1.0), PACES, 2)) == 5
 
 
 def test_the_network_sees_as_many_tokens_as_it_has_parameters(text: Path, place: Workplace) -> None:
     """In ten minutes a network of 4 x 128 does; in one there is time for the smallest alone."""
-    found = [with_size(question(text, minutes), PACES, place, 900_000).recipe.model for minutes in (1.0, 10.0, 1e4)]
+    found = [with_size(question(text, minutes), PACES, 2, 900_000).recipe.model for minutes in (1.0, 10.0, 1e4)]
     assert [(one["layers"], one["width"], one["heads"]) for one in found] == [SIZES[0], SIZES[1], SIZES[1]]
 
 
@@ -136,7 +137,7 @@ def test_a_short_text_has_small_batches(text: Path) -> None:
 @pytest.mark.parametrize("budgets", [(1.0,), (1.0, 3.0)])
 def test_a_plan_says_that_the_text_is_used_up(budgets: tuple[float, ...], text: Path, place: Workplace) -> None:
     """With 5,000 minutes no step is left out but for lack of text; a step less does not use it up."""
-    asked = filled(question(text, 5000.0, Design(budgets)), PACES, place)
+    asked = filled(question(text, 5000.0, Design(budgets)), PACES, 2)
     steps = asked.recipe.train.steps
 
     def said(steps: int) -> str:
@@ -204,7 +205,16 @@ def test_the_time_left_is_that_of_the_work(tmp_path: Path, monkeypatch: pytest.M
 def test_runs_of_later_stages_are_those_after_the_rates(text: Path) -> None:
     asked = question(text, design=Design((1.0, 3.0), (1e-3, 3e-3, 9e-3)))
     campaign = Campaign(asked.entrants(asked.recipe), range(4), asked.design, asked.task.metric, lambda runs: [])
-    planned = planned_runs(campaign.entrants, campaign.seeds, campaign.design)
-    tuning = [run for run in planned if run.role == "tune"]
-    assert [len(campaign.later(tuning[n:])) for n in (0, 6)] == [len(planned) - 6, len(planned) - len(tuning)]
-    assert campaign.later([run for run in planned if not run.role]) == []
+    smallest, larger, verdict = planned_stages(campaign.entrants, campaign.seeds, campaign.design)
+    assert campaign.later(smallest) == larger + verdict
+    assert campaign.later(larger) == verdict
+    assert campaign.later(verdict) == []
+
+
+def test_each_look_is_a_stage_of_its_own(text: Path) -> None:
+    asked = question(text, design=Design(until_decided=True, null=True))
+    stages = planned_stages(asked.entrants(asked.recipe), range(12), asked.design)
+    assert [len({run.seed for run in own}) for own in stages] == [4, 2, 2, 2, 2]
+    assert [len(own) for own in stages] == [12, 6, 6, 6, 6]
+    alone = [seconds_of([own], PACES, 2) for own in stages]
+    assert seconds_of(stages, PACES, 2) == pytest.approx(sum(alone))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from ...experiments.plan import check_seeds
 from ...experiments.running import Workplace
+from ...jobs import workers_of
 from ...recipe import Recipe, read_recipe
 from ...support.files import write_atomically
 from ...support.typed import json_text
@@ -59,7 +60,8 @@ def chosen(question: Question, place: Workplace) -> Choice:
         return with_precision(question, paces, place)
     found = with_precision(*sized(question, paces, place), place)
     left = max(minutes / 2, minutes - (time.monotonic() - begun) / 60)
-    return found._replace(question=filled(found.question._replace(minutes=left), found.paces, place))
+    asked = found.question._replace(minutes=left)
+    return found._replace(question=filled(asked, found.paces, workers_of(place.engine)))
 
 
 def question_of(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ...experiments.experiment import Setting, setting_of
 from ...experiments.plan import Entrant, Planned
@@ -18,13 +19,22 @@ from .standing import open_arms
 Settings = Mapping[str, Sequence[Setting]]  # those that an arm is trained at
 
 
-def planned_runs(entrants: Sequence[Entrant], seeds: Sequence[int], design: Design) -> list[Planned]:
-    """All runs that a comparison may need. A run that chooses a rate takes as long at any."""
-    runs = [run for one in entrants for budget in design.budgets for run in one.runs(seeds, (), budget)]
-    for place, budget in enumerate(design.budgets if design.rates else ()):
-        count = 2 if place else len(design.rates)
-        runs += [run for one in entrants for run in one.runs([seeds[0] + TUNING], (), budget, "tune") * count]
-    return runs + (entrants[0].runs(seeds, (), design.largest, "null") if design.null else [])
+def planned_stages(entrants: Sequence[Entrant], seeds: Sequence[int], design: Design) -> list[list[Planned]]:
+    """All runs that a comparison may need, stage by stage. A run that chooses a rate takes as long at any."""
+    counts = [len(design.rates), *[2] * (len(design.budgets) - 1)] if design.rates else []
+    stages = [
+        [run for one in entrants for run in one.runs([seeds[0] + TUNING], (), budget, "tune") * count]
+        for budget, count in zip(design.budgets, counts, strict=False)
+    ]
+    for own in parts_of(seeds, design):
+        runs = [run for one in entrants for budget in design.budgets for run in one.runs(own, (), budget)]
+        stages.append(runs + (entrants[0].runs(own, (), design.largest, "null") if design.null else []))
+    return stages
+
+
+def parts_of(seeds: Sequence[int], design: Design) -> list[Sequence[int]]:
+    """The seeds that each look adds; all of them at once, if there is one look."""
+    return [seeds[before:at] for before, at in pairwise((0, *AT))] if design.until_decided else [seeds]
 
 
 @dataclass
@@ -72,13 +82,10 @@ class Campaign:
 
     def stages(self) -> Iterator[tuple[Sequence[Entrant], Sequence[int]]]:
         """Which entrants are trained with which seeds; the next stage depends on how the one before ended."""
-        if not self.design.until_decided:
-            yield self.entrants, self.seeds
-            return
         first, *others = self.entrants
-        for before, at in zip((0, *AT), AT, strict=False):
-            yield [first, *others], self.seeds[before:at]
-            still = open_arms(self.trials, self.design, self.metric)
+        for own in parts_of(self.seeds, self.design):
+            yield [first, *others], own
+            still = open_arms(self.trials, self.design, self.metric) if self.design.until_decided else ()
             others = [one for one in others if one.arm in still]
             if not others:
                 return
@@ -106,8 +113,10 @@ class Campaign:
 
     def later(self, runs: Sequence[Planned]) -> list[Planned]:
         """The runs that are known to come after these; what a look may add is not."""
-        planned = planned_runs(self.entrants, self.seeds, self.design) if runs[0].role == "tune" else []
-        return [one for one in planned if one.role != "tune" or one.budget > runs[0].budget]
+        if runs[0].role != "tune":
+            return []
+        stages, budgets = planned_stages(self.entrants, self.seeds, self.design), self.design.budgets
+        return [run for own in stages[budgets.index(runs[0].budget) + 1 : len(budgets) + 1] for run in own]
 
     def losses(self, budget: float) -> Losses:
         """The validation loss of each arm at each rate that was tried at a budget."""

@@ -24,14 +24,14 @@ from ...support.typed import json_text, plain, read_as
 from ...tasks import Task
 from ...training.progress import Progress, RunsProgress
 from .arms import Fitted
-from .campaign import planned_runs
+from .campaign import planned_stages
 from .design import TUNING, Design, compared_metric, looks_of
 from .outline import Arm, Outline
 from .pace import LONG, SHORT, Pace, makespan, pace_of
 
 FILE = "plan.json"
 PILOTS = 4  # short runs of the first arm: before the comparison, their spread is all that is known of the noise
-START = 6.0  # seconds until workers have begun, and for the page at the end
+START = 6.0  # seconds of each stage until workers have begun, or for the page at the end
 
 
 class Question(NamedTuple):
@@ -97,16 +97,20 @@ def timed(question: Question, entrants: Sequence[Entrant], pilots: int, place: W
     return {one.arm: found[one.arm] for one in entrants}
 
 
-def run_seconds(runs: Sequence[Planned], paces: Paces) -> list[float]:
-    """How long each run takes, by the mean pace of its arm."""
-    return [fmean(pace.seconds(run.recipe.train) for pace in paces[run.arm]) for run in runs]
+def seconds_of(stages: Sequence[Sequence[Planned]], paces: Paces, workers: int) -> float:
+    """How long the runs take, one stage after another, by the mean pace of each arm."""
+    return sum(
+        START + makespan((fmean(pace.seconds(run.recipe.train) for pace in paces[run.arm]) for run in own), workers)
+        for own in stages
+    )
 
 
 def plan_of(asked: str, choice: Choice, place: Workplace) -> Outline:
     """The plan of what was asked, as its hash says, with what was chosen."""
     question, paces, faster = choice
     fitted = question.fitted(question.recipe)
-    runs = planned_runs([one.entrant for one in fitted], question.seeds, question.design)
+    stages = planned_stages([one.entrant for one in fitted], question.seeds, question.design)
+    runs = [run for own in stages for run in own]
     workers = min(workers_of(place.engine), len(runs))
     return Outline(
         asked=asked,
@@ -117,7 +121,7 @@ def plan_of(asked: str, choice: Choice, place: Workplace) -> Outline:
         runs=len(runs),
         steps=max(run.recipe.train.steps for run in runs),
         tokens=sum(run.recipe.train.steps * paces[run.arm][0].tokens for run in runs),
-        seconds=START + makespan(run_seconds(runs, paces), workers),
+        seconds=seconds_of(stages, paces, workers),
         bytes=sum(paces[run.arm][0].bytes for run in runs),
         workers=workers,
         text=question.task.describe().get("tokens", {}).get("train"),

@@ -9,10 +9,10 @@ from ...experiments.running import Workplace
 from ...jobs import workers_of
 from ...models.cost import cost
 from ...recipe import Recipe
-from .campaign import planned_runs
+from .campaign import planned_stages
 from .design import AT
-from .pace import Pace, makespan
-from .planning import START, Paces, Question, measured, run_seconds
+from .pace import Pace
+from .planning import Paces, Question, measured, seconds_of
 
 SIZES = ((2, 64, 2), (4, 128, 4), (6, 256, 8), (6, 384, 6), (8, 512, 8), (12, 768, 12))  # layers, width, heads
 SEEDS, MOST_SEEDS = 5, 12
@@ -26,17 +26,17 @@ def sized(question: Question, paces: Paces, place: Workplace) -> tuple[Question,
     if recipe.task != "text" or text is None:
         return question, paces
     chosen = question._replace(recipe=smaller_batches(recipe, text))
-    chosen = with_size(chosen, paces, place, text)
+    chosen = with_size(chosen, paces, workers_of(place.engine), text)
     return chosen, paces if chosen.recipe == recipe else measured(chosen, place)
 
 
-def filled(question: Question, paces: Paces, place: Workplace) -> Question:
+def filled(question: Question, paces: Paces, workers: int) -> Question:
     """The question with the steps and seeds that its minutes have room for. No token of the text is seen more than
     once; time that is left then goes into seeds."""
     chosen = question._replace(seeds=seeds_from(question, first_seeds(question)))
-    steps = steps_for(chosen, paces, place, tokens_of(question))
+    steps = steps_for(chosen, paces, workers, tokens_of(question))
     chosen = chosen._replace(recipe=with_steps(chosen.recipe, steps))
-    return chosen._replace(seeds=more_seeds(chosen, paces, place))
+    return chosen._replace(seeds=more_seeds(chosen, paces, workers))
 
 
 def tokens_of(question: Question) -> int | None:
@@ -67,7 +67,7 @@ def smaller_batches(recipe: Recipe, text: int) -> Recipe:
     return replace(recipe, train=replace(recipe.train, batch=batch))
 
 
-def with_size(question: Question, paces: Paces, place: Workplace, text: int) -> Question:
+def with_size(question: Question, paces: Paces, workers: int, text: int) -> Question:
     """The question with the largest network that there is time for, by its FLOPs; the smallest, if there is none."""
     task = question.task
     now = cost(question.recipe.config(task), task.length).flops
@@ -77,7 +77,7 @@ def with_size(question: Question, paces: Paces, place: Workplace, text: int) -> 
         found = cost(other.config(task), task.length)
         slower = {name: [scaled(pace, found.flops / now) for pace in own] for name, own in paces.items()}
         tried = question._replace(recipe=other, seeds=seeds_from(question, first_seeds(question)))
-        tokens = steps_for(tried, slower, place, text) * other.train.batch * task.length
+        tokens = steps_for(tried, slower, workers, text) * other.train.batch * task.length
         if tokens >= found.parameters or (layers, width, heads) == SIZES[0]:
             return question._replace(recipe=other)
     raise AssertionError("there is a smallest size")
@@ -88,33 +88,31 @@ def scaled(pace: Pace, factor: float) -> Pace:
     return pace._replace(step=pace.step * factor, evaluation=pace.evaluation * factor)
 
 
-def seconds_of(question: Question, paces: Paces, place: Workplace) -> float:
-    """How long the comparison takes."""
-    runs = planned_runs(question.entrants(question.recipe), question.seeds, question.design)
-    return START + makespan(run_seconds(runs, paces), workers_of(place.engine))
-
-
-def steps_for(question: Question, paces: Paces, place: Workplace, text: int | None) -> int:
-    """The most steps for which there is time, and text."""
+def fits(question: Question, paces: Paces, workers: int) -> bool:
+    """Whether there is time for the comparison."""
     assert question.minutes is not None
+    stages = planned_stages(question.entrants(question.recipe), question.seeds, question.design)
+    return seconds_of(stages, paces, workers) <= 60 * question.minutes
+
+
+def steps_for(question: Question, paces: Paces, workers: int, text: int | None) -> int:
+    """The most steps for which there is time, and text."""
     first = next(iter(paces.values()))[0]
     most = 10**6 if text is None else max(1, int(text / first.tokens / question.design.largest))
     low, high = 1, most
     while low < high:
         middle = (low + high + 1) // 2
         longer = question._replace(recipe=with_steps(question.recipe, middle))
-        fits = seconds_of(longer, paces, place) <= 60 * question.minutes
-        low, high = (middle, high) if fits else (low, middle - 1)
+        low, high = (middle, high) if fits(longer, paces, workers) else (low, middle - 1)
     return low
 
 
-def more_seeds(question: Question, paces: Paces, place: Workplace) -> range:
+def more_seeds(question: Question, paces: Paces, workers: int) -> range:
     """The most seeds for which there is time."""
-    assert question.minutes is not None
     count = len(question.seeds)
     while count < MOST_SEEDS:
         more = question._replace(seeds=seeds_from(question, count + 1))
-        if seconds_of(more, paces, place) > 60 * question.minutes:
+        if not fits(more, paces, workers):
             break
         count += 1
     return seeds_from(question, count)
