@@ -4,12 +4,14 @@ import multiprocessing
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar, final
 
 from .support.words import first_line
@@ -17,6 +19,7 @@ from .support.words import first_line
 T = TypeVar("T")
 
 TRIES = 2  # how often a job is started if its process dies
+_starting = threading.Lock()
 ANSWER_SECONDS = 10  # how long a cluster may take to answer
 CLEAR_UP_SECONDS = 10  # how long an idle process may take to end by itself
 
@@ -163,8 +166,13 @@ class _Worker:
             raise CancelledError
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
+            signal.pthread_sigmask(
+                signal.SIG_BLOCK, {signal.SIGINT}
+            )  # of this thread; the process begins with its mask
             self._pool = ProcessPoolExecutor(1, context, _prepare)
-            self._pool.submit(os.getpid).result()
+            with without_script():
+                started = self._pool.submit(os.getpid)
+            started.result()
             [self._process] = self._pool._processes.values()  # unlike a pid, it never refers to another process
         self._busy = True
         try:
@@ -187,6 +195,18 @@ class _Worker:
                 late.daemon = True
                 late.start()
             self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def without_script() -> Iterator[None]:
+    """Hide the program that runs while a process starts, which would run it again: the jobs are all splitstep's."""
+    with _starting:
+        script = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = script
 
 
 def _prepare() -> None:

@@ -15,7 +15,7 @@ import yaml
 
 from .hints import recipe_meant, refuse_elsewhere, word_meant
 from .options import FORMAT_1, TrainOptions, check_int64, converted, entry_names, errors_at, named_today, read_options
-from .own_letters import sources_of
+from .own_letters import check_portable, sources_of
 from .recipes import find_recipe, read_about
 from .schemes import SchemeEntry, label
 from .shape import shape_of
@@ -24,6 +24,7 @@ from .support.documents import Loader, read_yaml
 from .support.registry import Registry
 from .support.typed import check_entries, plain, read_as
 from .support.words import one_line
+from .tableau import TABLEAUX
 from .tasks import TASKS
 
 if TYPE_CHECKING:
@@ -79,6 +80,13 @@ class Recipe:
     def network_name(self) -> str:
         """How the model is made, as `NETWORKS` calls it."""
         return self.network if isinstance(self.network, str) else self.network["name"]
+
+    def check_elsewhere(self) -> None:
+        """Refuse what worker processes cannot have: letters, tasks and tableaux that are defined in this one alone."""
+        check_portable(self.sources or ())
+        TASKS.check_elsewhere(self.task)
+        for tableau in {part.tableau.name for _, part in self.scheme.substeps}:
+            TABLEAUX.check_elsewhere(tableau)
 
     @cached_property
     def source(self) -> BlockSource | ConfigSource | None:

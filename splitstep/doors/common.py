@@ -24,17 +24,20 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound="Result")
 W = TypeVar("W")
 RUNS = Path("runs")
+WITH_RUNS = ("compare", "glue", "distil", "ablate")  # studies that look at the runs in a folder themselves
 OURS = ("model", "states", "units")  # folders that a study that was killed may leave without its result
 MOST_SEEDS = 10_000  # a run each
 
 
 def default_folder(verb: str, name: str, out: Path | None, study: str | None = None) -> Path:
     """Where a verb's output goes: the folder that is named, else runs/VERB-NAME. If a study is named, the folder may
-    hold a result of this study alone."""
+    hold a result of this study alone. What comes next may take long, so this is said at once."""
     folder = RUNS / f"{verb}-{slug(name)}" if out is None else out
     check_folder(folder)
     if study is not None:
         check_free(folder, study)
+    if "torch" not in sys.modules:
+        print(f"{verb}  to {folder}; loading PyTorch", file=sys.stderr, flush=True)
     return folder
 
 
@@ -135,6 +138,8 @@ def check_free(out: Path, study: str) -> None:
     if (out / "recipe.yaml").exists():
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out.")
     if not (out / "result.json").exists():
+        if study in WITH_RUNS:
+            return
         found = out.iterdir() if out.is_dir() else ()
         others = [one for one in found if not is_leftover(one) and one.name not in OURS]
         if others and not (out / "runs").is_dir():

@@ -107,11 +107,11 @@ class Wanted(NamedTuple):
 
     def arms_alone(self, asked: Asked, design: dict[str, Any]) -> Comparison | Outline:
         """Arms that are each named by themselves, after a plan."""
+        out = default_folder("compare", asked.recipe.task, self.out, "compare")
         from ..experiments.plan import read_ablate
         from ..experiments.running import Workplace
         from ..studies.compare.asked import compare_arms, outlined, question_of
 
-        out = default_folder("compare", asked.recipe.task, self.out)
         place = Workplace(f"compare {asked.recipe.task}", out, self.data, self.engine, False)
         names, own = self.arms or self.schemes or DEFAULT, read_ablate(asked.document, asked.name).arms
         question = question_of(asked.recipe, names, asked.seeds(self.seeds), place, own, **design)
@@ -119,13 +119,14 @@ class Wanted(NamedTuple):
 
     def product(self, asked: Asked) -> Comparison:
         """Every scheme with every arm."""
+        if len(self.schemes) == 1 and not self.arms and not self.sweep:
+            two = DEFAULT if self.schemes[0] in DEFAULT else (DEFAULT[0], self.schemes[0])
+            raise ValueError(f"compare needs two schemes or more: type --schemes {','.join(two)}")
+        out = default_folder("compare", asked.recipe.task, self.out, "compare")
         from ..experiments.plan import read_ablate, read_sweep
         from ..studies.compare import compare as study
 
-        out, settings = default_folder("compare", asked.recipe.task, self.out), read_sweep(self.sweep)
-        if len(self.schemes) == 1 and not self.arms and not settings:
-            two = DEFAULT if self.schemes[0] in DEFAULT else (DEFAULT[0], self.schemes[0])
-            raise ValueError(f"compare needs two schemes or more: type --schemes {','.join(two)}")
+        settings = read_sweep(self.sweep)
         result = study(
             asked.recipe, self.schemes or DEFAULT, asked.seeds(self.seeds), out, sweep=settings,
             arms=self.arms or ("full",), own_arms=read_ablate(asked.document, asked.name).arms, engine=self.engine,

@@ -145,11 +145,11 @@ def compare_distil(
         raise ValueError(f"--answer-tokens {answer_tokens}: give at least 1.")
     begin, changes = student_and_changes(teacher, student, student_layers)
     refuse_launchers("compare distil")
+    out = default_folder("compare", "distil", out, "distil")
     from ..recipe import override
     from ..studies.distil.directory import CACHE
     from ..studies.distil.inputs import ExamFiles
 
-    out = default_folder("compare", "distil", out)
     document = document_of(teacher, begin, text, student_layers, out / CACHE)
     document["data"]["test"] = TEST
     files = ExamFiles(text, sets_of(questions or []), plain, data)

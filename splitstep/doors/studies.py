@@ -52,9 +52,9 @@ def compare_glue(
         if "=" not in word:
             raise ValueError(f"compare glue takes entries to change, such as train.steps=500, but not {word!r}.")
     refuse_launchers("compare glue")
+    out = default_folder("compare", "glue", out, "glue")
     from ..studies.glue import DEFAULT, glue, read_starts
 
-    out = default_folder("compare", "glue", out)
     result = glue(
         read_starts(start), out, seeds=seeds, tasks=list(tasks) or DEFAULT, scratch=scratch, changes=changes,
         sweep=sweep or [], grid=grid, engine=engine, data=data,
@@ -92,13 +92,13 @@ def ablate(
     rates LIST: Learning rates to try, such as 5e-4,1e-3. Default: a third, 1 and 3 times lr.
     """
     asked = recipe_asked("ablate", recipe, changes, task)
+    out = default_folder("ablate", asked.recipe.task, out, "ablate")
     from ..experiments.plan import read_ablate
     from ..studies.ablate.study import ablate as study
     from ..studies.ablate.study import check_rates
 
     own = read_ablate(asked.document, asked.name)
     count = next(given for given in (seeds, own.seeds, ABLATION_SEEDS) if given is not None)
-    out = default_folder("ablate", asked.recipe.task, out)
     result = study(
         asked.recipe, out, arms=arms, own_arms=own.arms, seeds=asked.seeds(count),
         rates=check_rates(rates) if rates else own.rates, engine=engine, data=data,

@@ -11,7 +11,6 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ..own_letters import check_portable
 from ..recipe import ABLATE, Recipe, read_assignments
 from ..scheme import Scheme, with_diffusion, with_projections, without_residuals
 from ..schemes import name_of, scheme
@@ -264,7 +263,7 @@ def check_runs(runs: Sequence[Planned], out: Path, tasks: Mapping[str, Task], ro
         raise ValueError(f"{out} belongs to a single run: name a new directory with --out")
     for run in runs:
         task, train = tasks[run.block], run.recipe.train
-        check_portable(run.recipe.sources or ())
+        run.recipe.check_elsewhere()
         if run.row not in work:
             found = cost_of(run.recipe, task)
             check_bytes(found.parameters, room)

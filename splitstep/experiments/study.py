@@ -1,6 +1,6 @@
 """Studies by name: how the results of each are read, and the document that each makes of a result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -25,6 +25,7 @@ class Study(Generic[R]):
     together: Callable[[Named[R]], Sequence[Table]] | None = None  # common tables of several results
     against: Callable[[R, str], R] | None = None  # the result with differences to the scheme named
     renewed: Callable[[R], R] | None = None  # the result of an older version as this one would say it
+    converted: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None  # its JSON as this version writes it
 
     def read(self, document: Any, where: str) -> R:
         """A result from its JSON values, which must have the study's format and be complete; `where` is the name of
@@ -33,7 +34,8 @@ class Study(Generic[R]):
         if document.get("format") != kind.format:
             raise ValueError(f"{where} has format {document.get('format')}; this splitstep reads format {kind.format}.")
         try:
-            found = read_as(self.kind, document, "the document")
+            current = document if self.converted is None else self.converted(document)
+            found = read_as(self.kind, current, "the document")
         except ValueError as error:
             raise ValueError(f"{where} is damaged: {error}. Run the study again.") from None
         with readable(where, "run the study again."):

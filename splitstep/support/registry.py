@@ -30,6 +30,7 @@ class Registry(Mapping[str, T], Generic[T]):
         self.sort, self.plural, self.accept, self.paths = sort, plural or f"{sort}s", accept, dict(paths or {})
         self.own: dict[str, T] = dict(own or {})
         self.given: dict[str, T] = {}
+        self.here = set[str]()  # names that were added since the registry was made, which other processes do not have
         self._loaded: dict[str, T] = {}
         self._found: dict[str, EntryPoint] | None = None
 
@@ -38,7 +39,16 @@ class Registry(Mapping[str, T], Generic[T]):
         if name in self.own:
             raise ValueError(f"There are two {self.plural} called {name!r}: give one another name.")
         self.own[name] = value
+        self.here.add(name)
         return value
+
+    def check_elsewhere(self, name: str) -> None:
+        """Refuse a name that worker processes do not know."""
+        if name in self.here:
+            raise ValueError(
+                f"The {self.sort} {name} was added by this program, and worker processes run another one: declare it "
+                f'in a package, as an entry point of the group "splitstep.{self.plural}".'
+            )
 
     def give(self, name: str, value: T) -> None:
         """Take a thing for this process alone, in place of one that was given before."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 from functools import cache
@@ -41,7 +42,7 @@ VERBS = {
     "converge depths": "converge tiny.yaml --depths 1,2,4",
     "converge run": "converge digits --examples 16 --schemes lie --substeps 1,2 --steps 1,2",
     "converge model": "converge llama --text prompts.txt --tokens 8 --schemes lie --substeps 1,2 --steps 1,2",
-    "inspect": "inspect llama --text prompts.txt --tokens 8 --save states",
+    "inspect": "inspect llama --text prompts.txt --tokens 8 --save states --cut 2 --probes drift,attention,jacobian",
     "approximate": "approximate max --tokens 2 --eps 0.3 --train-steps 0",
     "schemes": "schemes lie macaron",
     "recipes": "recipes",
@@ -186,6 +187,32 @@ def test_killed_and_begun_again_it_ends_as_one_that_never_was(verb: str, tmp_pat
         one = scene(verb, folder)
         assert one.run(at=max(1, round(share * ended.operations))).code == -signal.SIGKILL
         check_finishes(one)
+
+
+@pytest.mark.slow
+def test_an_inspection_that_is_killed_at_ten_moments_says_the_same_in_the_end(tmp_path: Path) -> None:
+    """Each time the same command goes on; what is there is not measured again."""
+    one, (left, ended, _) = scene("inspect", tmp_path), whole("inspect")
+    kept = dict[Path, int]()
+    for _ in range(10):
+        assert one.run(at=ended.operations // 8).code in (-signal.SIGKILL, 0)
+        now = {file: file.stat().st_mtime_ns for file in (one.folder / OUT).rglob("units/*/*/*.safetensors")}
+        assert kept.items() <= now.items()
+        kept = now
+    check_finishes(one)
+    assert one.left == left
+
+
+@pytest.mark.slow
+def test_an_inspection_that_is_interrupted_has_a_page_with_what_there_is(tmp_path: Path) -> None:
+    one = scene("inspect", tmp_path)
+    ended = one.run(at=round(0.6 * whole("inspect")[1].operations), number=signal.SIGINT)
+    assert ended.code == 130
+    document = json.loads((one.folder / OUT / "result.json").read_text())
+    assert re.search("[0-9]+ of [0-9]+ ", document["unfinished"])
+    assert f"Interrupted after {document['unfinished']}" in (one.folder / OUT / "report.html").read_text()
+    assert any(document["unfinished"] in line for line in ended.told)
+    check_finishes(one)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

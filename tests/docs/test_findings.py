@@ -166,3 +166,13 @@ def test_times_are_those_of_the_files() -> None:
 @pytest.mark.parametrize("page", [README, FINDINGS])
 def test_no_page_claims_that_macaron_is_better_on_glue(page: str) -> None:
     assert not re.search(r"GLUE[^.]*(supported|is ahead|significant)", page)
+
+
+def test_slopes_are_as_close_to_orders_as_the_tour_says() -> None:
+    def off(row: Any) -> float:
+        return max(abs(row["measured"][way] - row["order"]) for way in ("autonomous", "time_dependent"))
+
+    rows = {one["name"]: off(one) for one in read("schemes")["rows"]}
+    conformer = rows.pop("conformer")
+    tour = " ".join((ROOT / "docs" / "guide" / "tour.md").read_text().split())
+    assert f"within {max(rows.values()):.2f} of the computed orders, {conformer:.2f} for the Conformer" in tour

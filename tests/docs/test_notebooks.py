@@ -11,7 +11,13 @@ from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
-SMALLER = {"HuggingFaceTB/SmolLM2-135M-Instruct": "model", "minutes=10": "minutes=0.5"}
+TINY = '\\"model.width=16\\", \\"model.layers=1\\", \\"train.batch=2\\", \\"train.steps=4\\", \\"train.warmup=1\\"'
+SMALLER = {  # in the JSON of a notebook
+    "HuggingFaceTB/SmolLM2-135M-Instruct": "model",
+    "ss.compare(text=": f"ss.compare({TINY}, text=",
+    "minutes=10)": "seeds=3)",
+    "minutes=10, plan": "seeds=3, plan",
+}
 PICTURES = {"lecture": 3, "compare": 1, "inspect": 2}  # at least
 
 
@@ -44,7 +50,7 @@ def test_a_picture_takes_at_most_three_lines(file: Path) -> None:
 def test_a_notebook_runs_and_shows_its_pictures(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     pretrained_folders.saved(tmp_path / "model", pretrained_folders.llama())
-    lines = [f"Dear {word} {n}, this is note {n % 7}.\n" for n in range(30_000) for word in ("reader", "friend")]
+    lines = [f"Dear {word} {n}, this is note {n % 7}.\n" for n in range(3_000) for word in ("reader", "friend")]
     (tmp_path / "my.txt").write_text("".join(lines))
     source = file.read_text()
     for large, small in SMALLER.items():

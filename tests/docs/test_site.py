@@ -137,7 +137,7 @@ def test_every_picture_that_a_page_shows_is_there() -> None:
     shown = {
         (page.parent / target).resolve()
         for page in (ROOT / "README.md", *ROOT.glob("docs/**/*.md"))
-        for target in re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page.read_text())
+        for target in re.findall(r'(?:!\[[^\]]+\]\(|<img[^>]*? src=")([^")]+)', page.read_text())
     }
     assert {file.stem for file in shown} >= {"particles", "compare", "inspect", "orders", "picture"}
     assert [file for file in shown if not file.exists()] == []
