@@ -1,4 +1,4 @@
-"""A figure of Matplotlib that a notebook shows without pyplot, whose inline backend would show it twice or not at all."""
+"""A figure of Matplotlib that a notebook shows without pyplot: the inline backend would show it twice or not at all."""
 
 from io import BytesIO
 

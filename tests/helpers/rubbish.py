@@ -172,7 +172,12 @@ def of(model: str, lines: tuple[str, ...] = MODEL) -> tuple[str, ...]:
 
 TEXTS = "inspect llama --text MODEL", "converge llama --text MODEL"
 LINES = {
-    "recipe": ("train r.yaml", "compare r.yaml --schemes lie,reverse-lie", "ablate r.yaml", "converge r.yaml --depths 1,2,4"),
+    "recipe": (
+        "train r.yaml",
+        "compare r.yaml --schemes lie,reverse-lie",
+        "ablate r.yaml",
+        "converge r.yaml --depths 1,2,4",
+    ),
     "result": ("report stored", "report stored --markdown"),
     "foreign": of("llama"),
     "foreign tokenizer": (*of("llama", (*MODEL[:4], *MODEL[5:8])), "train classes.yaml data.tokenizer=llama"),

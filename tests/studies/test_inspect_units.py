@@ -115,7 +115,7 @@ def test_the_cost_of_a_list_is_that_of_the_model_without_these_layers(folder: Pa
         folder, texts=4, tokens=16, probes=("drift",), cut=2, save=tmp_path / "small", out=tmp_path / "out"
     )
     [cut], tokens = found.model.evidence.cuts, open_model(folder).tokenizer
-    models = [open_model(one).model for one in (small, folder)]
+    models = [open_model(one).model for one in (tmp_path / "small", folder)]
     assert [len(one.model.layers) for one in models] == [2, 4]
     others = TextChoice(texts=4, tokens=16).all[4:28]
     changes = list[float]()

@@ -154,8 +154,8 @@ def information_table(result: Ablation) -> list[Table]:
     ]
     note = (
         "In nats, of the last layer at the end of training. T has few dimensions after a fixed projection, and noise "
-        "of the given sigma relative to its spread. The bias is that for as many Gaussian samples. Where states coincide, "
-        "`neighbours` is an artefact of tied distances, and can exceed the entropy of the labels."
+        "of the given sigma relative to its spread. The bias is that for as many Gaussian samples. Where states "
+        "coincide, `neighbours` is an artefact of tied distances, and can exceed the entropy of the labels."
     )
     return filled(records, "Information", note, ON_PAGES)
 
