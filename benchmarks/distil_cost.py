@@ -180,7 +180,7 @@ def begun(pair: Pair, method: str, mode: str, batch: int, shape: Shape, folder: 
     recipe = load_recipe(
         "distil",
         [
-            f"start={pair.student}", f"data.path=[{pair.text}]", f"data.length={shape.length}",
+            f"start={pair.student}", f"data.train=[{pair.text}]", f"data.length={shape.length}",
             f"objective.teacher={pair.teacher}", f"objective.method={method}", f"objective.cache={folder / 'cache'}",
             f"train.batch={batch}", "train.precision=bfloat16", f"train.mode={mode}",
             *([] if pair.layers is None else [f"model.layers={pair.layers}"]),

@@ -39,7 +39,7 @@ CUT = [
     "--out", "runs/cut", "train.steps=2500", "train.batch=32", "train.lr=1e-3", "data.valid=200", "data.test=200",
 ]  # fmt: skip
 TRAINED = [
-    "train", "text", "data.path=enwik8.txt", "data.tokens=bpe", "data.vocab_size=16000", "data.length=512",
+    "train", "text", "data.train=enwik8.txt", "data.tokens=bpe", "data.vocab_size=16000", "data.length=512",
     "model.width=512", "model.heads=8", "model.ffn=2048", "model.dropout=0", "model.max_positions=1024",
     "train.steps=4000", "train.mode=compile+capture", "--out", "runs/student",
 ]  # fmt: skip

@@ -302,8 +302,8 @@ class MaskedShape(TextShape):
         super().check()
         if self.next_sentence_labels and self.token_types < 2:
             raise ValueError(
-                f"Next-sentence prediction reads two texts, and token_types={self.token_types} does not tell them "
-                "apart: use token_types=2."
+                f"Next-sentence prediction reads two texts, and token_types={self.token_types} does not "
+                "distinguish them: use token_types=2."
             )
 
 

@@ -35,7 +35,7 @@ def distil(
     letters: tuple[Path, ...] = (),
     stop: Callable[[], Any] | None = None,
 ) -> Trained:
-    """Train a small model to show what a large one shows. If the run is stopped or killed, the same command continues
+    """Train a small model to imitate a large one. If the run is stopped or killed, the same command continues
     it.
 
     Example:

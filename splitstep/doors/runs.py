@@ -232,7 +232,7 @@ def predict(
 ) -> Predictions | Submission:
     """Label each line from standard input with a run's model: a text, two with a tab between them, or an image's path.
 
-    Prints label and probability, or the number if numbers were learnt. The training data is not needed.
+    Prints label and probability, or the number if the labels were numbers. The training data is not needed.
 
     Example:
       splitstep predict runs/mine < lines.txt

@@ -63,7 +63,7 @@ def estimate(values: Sequence[float], level: float = LEVEL, bounds: Bounds = UNB
     """mean +- t_(n-1) s / sqrt(n), where s is the sample standard deviation; None if there are no values.
 
     Fewer than FEWEST values, and values that are all equal, have no interval: they do not show their spread. The
-    interval ends at the bounds of the metric. That costs no coverage, for the true mean is never outside of them.
+    interval ends at the bounds of the metric. Clipping does not reduce coverage: the true mean is never outside them.
     """
     if not values:
         return None

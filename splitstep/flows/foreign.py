@@ -48,9 +48,9 @@ from .sums import distance
 
 RANDOM = "it draws random numbers in each pass: here all passes draw the same, from one seed"
 FOLLOWS = 1e-3  # of a change of the output, which may be missed
-NO_LAYOUT = "states are not [batch, tokens, width], in whatever order of axes"
+NO_LAYOUT = "states are not [batch, tokens, width], in any order of axes"
 NO_CHAIN = "blocks do not follow one another"
-FALLBACK = "is read by whole layers: attention and feed-forward could not be told apart"
+FALLBACK = "is read by whole layers: attention and feed-forward could not be separated"
 
 
 class Chain(NamedTuple):
@@ -113,7 +113,7 @@ class ForeignFlow(Flow):
             )
         if not chains and self.left_out:
             stack, why = next(iter(self.left_out.items()))
-            raise ValueError(f"{self.name}: {stack} cannot be looked at: its {why}")
+            raise ValueError(f"{self.name}: {stack} cannot be inspected: its {why}")
         if not (seen := with_residuals(seen)):
             raise ValueError(
                 f"{self.name} is not a Transformer: it has no repeated blocks with a residual connection around them"

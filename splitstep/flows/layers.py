@@ -71,9 +71,8 @@ def with_layers(model: Any, count: int, name: str) -> Any:
     """The model with so many of its layers, the other weights as they are; the model itself is taken apart."""
     home = layer_list(model, name)
     if not 1 < count <= len(home):
-        why = "it has no more" if count > 1 else "layers are found as blocks that follow one another, at least two"
         raise ValueError(
-            f"{name} has {len(home)} layers, of which {count} cannot be kept, for {why}: set --student-layers, in a "
+            f"{name} has {'only ' * (count > 1)}{len(home)} layers; cannot keep {count}: set --student-layers, in a "
             f"recipe model.layers, to a number from 2 to {len(home)}"
         )
     return only_layers(model, kept_layers(count, len(home)), name)

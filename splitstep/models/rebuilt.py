@@ -109,7 +109,7 @@ def renamed(needed: State, have: State, weights: Weights) -> State:
         if sources[name] not in have:
             raise ValueError(
                 f"The new structure needs the weight {sources[name]}, which this network does not have: norms inside "
-                "of fields and norms as projections (N, M, P) cannot stand in for each other; use norm='none', or a "
+                "fields and norms as projections (N, M, P) cannot replace each other; use norm='none', or a "
                 "scheme with the same projections."
             )
     return {name: have[source] for name, source in sources.items()}

@@ -45,7 +45,7 @@ class Adapter(NamedTuple):
     def not_here(self) -> ValueError:
         """The base model is missing."""
         return ValueError(
-            f"{self.folder} is an adapter of {self.base}, which is not here: put that model's folder beside it, or get "
+            f"{self.folder} is an adapter of {self.base}, which is missing: put that model's folder beside it, or get "
             f"it from the Hub once (hf download {self.base})"
         )
 

@@ -147,7 +147,7 @@ def transformer_in(folder: Path) -> Path:
     path = kinds.get("Transformer")
     if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts:
         raise ValueError(
-            f"{folder / MODULES} names no Transformer inside of the folder, but {', '.join(kinds) or 'nothing'}: name "
+            f"{folder / MODULES} names no Transformer inside the folder, but {', '.join(kinds) or 'nothing'}: name "
             f"the folder of one, with its {CONFIG}"
         )
     return folder / path

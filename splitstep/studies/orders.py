@@ -17,8 +17,8 @@ from ..support.words import counted
 
 COUNTS = (4, 8, 16, 32, 64, 128, 256)  # steps over the interval of a measurement
 ERRORS = (
-    "Of a problem that depends on time, in float64: if a scheme has order p, twice the steps make the error 2^p times "
-    "as small. With projections it is the distance between n and 2n steps. Errors below 3e-11 may be the reference's."
+    "Of a problem that depends on time, in float64: if a scheme has order p, doubling the steps divides the error by "
+    "2^p. With projections it is the distance between n and 2n steps. Errors below 3e-11 may be the reference's."
 )
 NOTE = (
     'evals: field evaluations per step. split: the order with exact sub-flows, "exact" if nothing is split. '

@@ -132,7 +132,7 @@ def numbers_in(source: Source) -> np.ndarray:
         )
     if max(map(abs, filter(None, values)), default=0.0) > MOST_NUMBER:
         raise ValueError(
-            f"{source.path}: the labels reach beyond {MOST_NUMBER:,}, and numbers are learnt as they are: bring them "
+            f"{source.path}: the labels reach beyond {MOST_NUMBER:,}, and numbers are learned unscaled: bring them "
             "to a scale of about 0 to 10, or add data.labels=classes"
         )
     return np.array(values, dtype=np.float32)
@@ -143,7 +143,7 @@ def classes_in(sources: Mapping[str, Source]) -> tuple[tuple[str, ...], dict[str
     train = sources["train"]
     if (many := len(set(train.labels))) > MOST_CLASSES:
         raise ValueError(
-            f"{train.path}: the labels are {many:,} classes, and at most {MOST_CLASSES:,} are learnt: name another "
+            f"{train.path}: the labels are {many:,} classes, and at most {MOST_CLASSES:,} are learned: name another "
             "column with data.label=, or add data.labels=numbers"
         )
     labels = {split: source.labels for split, source in sources.items()}
@@ -186,6 +186,6 @@ def read_classify(options: ClassifyOptions, data: Path | None = None) -> Data:
 
 
 CLASSIFY = task_row(
-    NAME, "Labelled text of one's own: classes, or numbers, of one text or of two.", Sentences, ClassifyOptions,
+    NAME, "Your labelled text: classes, or numbers, of one text or of two.", Sentences, ClassifyOptions,
     DataNote("CSV, TSV or JSONL; without a file 1,920 generated sentences", "generated"), read_classify,
 )  # fmt: skip

@@ -47,7 +47,7 @@ def read_library(options: StdlibOptions, data: Path | None = None) -> Data:
     if not every:
         raise ValueError(
             f'task "stdlib": there are no .py files in {root}; this Python has its library in another form. Use '
-            "task text with a path of your own"
+            "task text with your own path"
         )
     files = {split: [path for path in every if split_of(path) == split] for split in SPLITS}
     tokens = {}

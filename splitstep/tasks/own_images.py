@@ -204,6 +204,6 @@ def read_own_images(options: OwnImageOptions, data: Path | None = None) -> Data:
 
 
 OWN_IMAGES = task_row(
-    NAME, "Images of one's own in classes.", Images, OwnImageOptions,
+    NAME, "Your images, in classes.", Images, OwnImageOptions,
     DataNote("a folder for each class, or idx files; without a folder 1,797 digits", "built in"), read_own_images,
 )  # fmt: skip

@@ -265,7 +265,7 @@ def number_classes(
     for place, label in enumerate(labels["train"]):
         if counts[label] == 1:
             raise ValueError(
-                f'{at("train", place)}: the class "{label}" has only this example, so it cannot be learnt and tested: '
+                f'{at("train", place)}: the class "{label}" has only this example, so it cannot be learned and tested: '
                 f"add examples, or remove it{hint}"
             )
     if len(counts) < 2:

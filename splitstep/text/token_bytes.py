@@ -67,9 +67,7 @@ def token_bytes(tokenizer: Any, text: str, add_special_tokens: bool = True) -> T
     special = np.array(encoded.special, bool)
     inside = np.flatnonzero(~special)
     if len(inside) and special[inside[0] : inside[-1]].any():
-        raise ValueError(
-            f"{tokenizer_name(tokenizer)} puts a special token inside of a text: align each part by itself"
-        )
+        raise ValueError(f"{tokenizer_name(tokenizer)} puts a special token inside a text: align each part separately")
     ends = np.zeros(len(special), np.int64)
     cut = slice(inside[0], inside[-1] + 1) if len(inside) else slice(0)
     ids, tokens, marks, characters = encoded

@@ -59,7 +59,7 @@ def errors(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 GIVEN = {"TEXT": "--text text.jsonl --online", "BOTH": "teacher student", "SRA": "--method sra", "ULD": "--method uld"}
 LAYERS = "set --student-layers, in a recipe model.layers, to a number from 2 to 4$"
-FEW = "of which {} cannot be kept, for layers are .* at least two: " + LAYERS
+FEW = "has 4 layers; cannot keep {}: " + LAYERS
 SHORT = "{} reads at most 64 tokens, and rows are padded to .*: set data.length=64"
 WORDLESS = "wordless has no tokenizer: save one beside the model"
 BERT = "bert is a BertForMaskedLM, which is not a causal language model"
@@ -67,7 +67,7 @@ WRONG = {  # by the words of a command, of which those of GIVEN stand for severa
     "bert student TEXT": BERT,
     "teacher bert TEXT": BERT,
     "BOTH --method mta(words=9) TEXT": "The student has no layer 9: name layers from 1 to 2",
-    "teacher --student-layers 9 TEXT": f"of which 9 cannot be kept, for it has no more: {LAYERS}",
+    "teacher --student-layers 9 TEXT": f"has only 4 layers; cannot keep 9: {LAYERS}",
     "teacher --student-layers 1 TEXT": FEW.format(1),
     "teacher --student-layers 0 TEXT": FEW.format(0),
     "teacher other --method skl TEXT": "the tokenizers of .* and the student differ: use sra, uld or ce",
@@ -78,8 +78,8 @@ WRONG = {  # by the words of a command, of which those of GIVEN stand for severa
     "BOTH --student-layers 2 TEXT": "are two students",
     "BOTH other TEXT": "is a second student",
     "nowhere/at/all student TEXT": "nowhere/at/all is not there",
-    "BOTH --text none.jsonl --online": 'there is no file "none.jsonl"',
-    "BOTH --text empty --online": "empty is a folder: name a file",
+    "BOTH --text none.jsonl --online": 'there is no file or folder "none.jsonl"',
+    "BOTH --text empty --online": "empty has no text files",
     "BOTH --text blank.txt --online": "blank.txt is empty: give a file with text",
     "BOTH --text rubbish.gguf --online": "rubbish.gguf, line 1: byte",
     "BOTH --cache x TEXT": "exclude each other",
@@ -88,7 +88,7 @@ WRONG = {  # by the words of a command, of which those of GIVEN stand for severa
         f"{len(bpe())} largest logits are to be kept and .*: give fewer with objective.largest, or use --online"
     ),
     "teacher padded TEXT": r"compares logits, and .*teacher has \d+ of them and the student \d+: use a student",
-    "twice other SRA TEXT": r"text.jsonl, line 1 cannot be aligned: .*twice puts a special token inside of a text",
+    "twice other SRA TEXT": r"text.jsonl, line 1 cannot be aligned: .*twice puts a special token inside a text",
     "slow student SRA TEXT": "slow has a slow tokenizer",
     "teacher short TEXT": SHORT.format("the student"),
     "short student TEXT": SHORT.format("short"),

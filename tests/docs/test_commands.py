@@ -33,7 +33,7 @@ LEFT_OUT_BECAUSE = {
     ],
     "it needs text of your own, enwik8, Europarl or WikiText-2; tests/training and tests/tasks have small texts": [
         "splitstep train mlm-small", "splitstep compare mlm-small", "python -m splitstep.text.wiki_text",
-        "python benchmarks/pretraining_text.py", "splitstep train text data.path=enwik8.txt",
+        "python benchmarks/pretraining_text.py", "splitstep train text data.train=enwik8.txt",
         "splitstep compare wikitext2", "splitstep compare --text",
     ],
     "it needs the images of MNIST, which are fetched": ["splitstep compare mnist"],

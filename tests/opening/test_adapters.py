@@ -164,7 +164,7 @@ def test_a_local_adapter_never_asks_the_hub(
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     open_model(tuned)
     change(tuned, base_model_name_or_path="someone/tiny")
-    line = r"is an adapter of someone/tiny, which is not here: .* \(hf download someone/tiny\)$"
+    line = r"is an adapter of someone/tiny, which is missing: .* \(hf download someone/tiny\)$"
     with pytest.raises(ValueError, match=line):
         open_model(tuned)
     assert not asked
@@ -202,8 +202,8 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no weights": (lambda f: (f / "adapter_model.safetensors").unlink(), r"adapter_model.safetensors, is missing"),
     "no base": (lambda f: change(f, base_model_name_or_path=None), r"names no base model: write its folder"),
     "lost base": (lambda f: change(f, base_model_name_or_path="/no/such/folder"), r"is an adapter of /no/such/folder"),
-    "endless name": (lambda f: change(f, base_model_name_or_path="a" * 5000), r"which is not here"),
-    "nul": (lambda f: change(f, base_model_name_or_path="a\0b"), r"which is not here"),
+    "endless name": (lambda f: change(f, base_model_name_or_path="a" * 5000), r"which is missing"),
+    "nul": (lambda f: change(f, base_model_name_or_path="a\0b"), r"which is missing"),
     "itself": (
         lambda f: change(f, base_model_name_or_path="."),
         r"is an adapter .*, not the whole model of another one",
@@ -266,7 +266,7 @@ def test_a_folder_of_sentence_transformers_opens_as_the_transformer_inside(path:
     [
         ([("WordEmbeddings", "0"), ("Pooling", "1")], r"names no Transformer .* but WordEmbeddings, Pooling: name the"),
         ([], r"but nothing: name the folder of one, with its config.json"),
-        ([("Transformer", "../elsewhere")], r"names no Transformer inside of the folder"),
+        ([("Transformer", "../elsewhere")], r"names no Transformer inside the folder"),
         ([("Transformer", "0_Transformer")], r"0_Transformer is not a model: it has no config.json"),
     ],
 )

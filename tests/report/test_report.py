@@ -209,7 +209,7 @@ def test_a_page_of_translators_has_every_test_set(seeds: int) -> None:
             assert f"{pair.seed}: {pair.difference:+.2f}, p {pair.p:.3f}" in own
     assert "[-0.35, +0.71]" in own
     assert ("over seeds and a paired bootstrap over sentences" in own) == (seeds > 1)
-    assert ("over sentences alone, for there is one seed" in own) == (seeds == 1)
+    assert ("over sentences alone: there is only one seed" in own) == (seeds == 1)
     assert ("(sentences alone)</small>" in own) == (seeds == 1)
     assert "40.50*" in own  # sacreBLEU against references that are no published text
     assert f"40.50<small>{'[40.10, 40.90]' if seeds > 1 else '(one seed)'}</small>" in own  # the metric has no star

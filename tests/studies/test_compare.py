@@ -314,7 +314,7 @@ def test_translators_are_compared_on_every_test_set(translators: Recipe, tmp_pat
     assert lines["A F", 0][0] not in text
     assert compare(translators, ["lie", "macaron"], range(2), out, quiet=True).tests == result.tests  # from files
     alone = compare(translators, ["lie", "macaron"], [0], out, quiet=True)
-    assert "sentences alone, for there is one seed" in tables.note_on_test_sets(alone)
+    assert "sentences alone: there is only one seed" in tables.note_on_test_sets(alone)
     assert "(sentences alone)" in tables.difference_on_test_set(alone, alone.tests[1])
     assert "Differences" not in tables.note_on_test_sets(compare(translators, ["lie"], range(2), out, quiet=True))
     (out / result.trials[0].folder / "translations" / "test.txt").unlink()

@@ -82,7 +82,7 @@ def test_less_than_half_a_nat_below_a_guess_is_nothing_learnt(gap: float, learnt
     skipped = tuple(Skipped(k, around(0.3)) for k in range(4))
     found = sentences(inspected(model(losses=around(6.0 - gap), skipped=skipped)))
     assert ("layers" in {one.name for one in found.sentences}) == learnt
-    assert ("It has learnt nothing" in found.sentences[0].text) == (not learnt)
+    assert ("It has learned nothing" in found.sentences[0].text) == (not learnt)
 
 
 def test_without_a_guess_nothing_is_judged_as_not_learnt() -> None:

@@ -297,8 +297,8 @@ def test_a_model_that_guesses_has_learnt_nothing_and_no_more_is_said() -> None:
     skipped = tuple(Skipped(layer, tuple(left_out(one, [layer]))) for layer in range(3))
     found = sentences(inspected(found_in(one, skipped=skipped)))
     assert [one.name for one in found.sentences] == ["health"]
-    assert "It has learnt nothing" in found.sentences[0].text
-    assert {one.why for one in found.absent} == {"the model has learnt nothing"}
+    assert "It has learned nothing" in found.sentences[0].text
+    assert {one.why for one in found.absent} == {"the model has learned nothing"}
 
 
 def test_numbers_that_are_not_finite_are_named_and_no_more_is_said() -> None:

@@ -343,7 +343,7 @@ def test_long_documents_in_parts_keep_their_sentences(tmp_path: Path) -> None:
 
 
 def test_types_are_needed(made: Mlm) -> None:
-    with pytest.raises(ValueError, match="token_types=0 does not tell them apart: use token_types=2"):
+    with pytest.raises(ValueError, match="token_types=0 does not distinguish them: use token_types=2"):
         MaskedConfig(next_sentence_labels=2)
     plain = SplitstepForMaskedLM(MaskedConfig(layers=1, width=16, heads=2, ffn=16))
     with pytest.raises(ValueError, match="has no head for next sentences: make it with next_sentence_labels=2"):

@@ -62,7 +62,7 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "character 1 of the text is half a surrogate pair": lambda: token_bytes(tokenizer("byte BPE"), "a\ud83d"),
     r"cuts texts short.*call its no_truncation\(\)": lambda: token_bytes(short(), "aaaa"),
     r"a PreTokenizer of the tokenizer is written in Python.*as tokenizer\.json": lambda: token_bytes(in_python(), "ab"),
-    "puts a special token inside of a text: align each part by itself": lambda: token_bytes(special_inside(), "a"),
+    "puts a special token inside a text: align each part separately": lambda: token_bytes(special_inside(), "a"),
     "^reversed: token 1, 'a', cannot be placed in the text 'ab': .* keeps the order of the text": (
         lambda: Characters("ab", "reversed").placed(np.array([[1, 2], [0, 1]]), [b"b", b"a"])
     ),

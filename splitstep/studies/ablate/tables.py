@@ -227,7 +227,7 @@ def common_tables(results: Sequence[tuple[str, Ablation]]) -> list[Table]:
         for name, result in named
         for arm in result.arms
     ]
-    at = "At each arm's own learning rate; that at the full arm's is told if it differs."
+    at = "At each arm's own learning rate; the answer at the full arm's rate is reported if it differs."
     return [
         Table.of(claims, "Claims", [at]),
         Table.of(arms, "Arms", ["Each arm at its own learning rate, mean over seeds."]),

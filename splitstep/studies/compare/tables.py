@@ -218,7 +218,7 @@ def note_on_test_sets(result: Comparison) -> str:
     counts = [one.difference.n for one in result.tests if one.difference is not None]
     if counts:
         several = "Student's t over seeds and a paired bootstrap over sentences, together"
-        how = several if max(counts) > 1 else "paired bootstrap over sentences alone, for there is one seed"
+        how = several if max(counts) > 1 else "paired bootstrap over sentences alone: there is only one seed"
         sentences.append(
             f"Differences to {first} are of {title_of(result.metric)}, seed by seed; intervals: 95%, {how}. p: paired "
             f"bootstrap over sentences, two-sided, of each seed against {first}'s."

@@ -30,7 +30,7 @@ GAPS_NOTE = (
 )
 ROUGH_NOTE = (
     "Roughness: the root of sum |W(l+1) - W(l)|\u00b2 / sum |W(l)|\u00b2 over the matrices of all layers, 1.41 if "
-    "layers are independent. Learnt: of what training added to the start."
+    "layers are independent. Learned: of what training added to the start."
 )
 RECIPE_NOTE = "The recipe, with all defaults written out; the layers and the step differ from run to run:"
 PINNED_NOTE = (
@@ -110,7 +110,7 @@ def trends_table(result: ContinuousLimit) -> Table:
             Column("approach?", text=True): YES_OR_NO[decided(rate, 0.0)],
             Column("roughness"): power(rough := result.slope(kind, "roughness")),
             Column("smooth?", text=True): YES_OR_NO[decided(rough, SMOOTH)],
-            Column("learnt"): power(result.slope(kind, "learnt")),
+            Column("learned"): power(result.slope(kind, "learnt")),
         }
         for kind in KINDS
     ]
@@ -156,7 +156,7 @@ def networks_table(result: ContinuousLimit) -> Table:
             Column("step"): f"{own[0].step:.4g}",
             Column(f"validation {title_of(result.metric)}"): shown(own, "figure", result.metric.format),
             Column("roughness"): shown(own, "roughness"),
-            Column("learnt"): shown(own, "learnt"),
+            Column("learned"): shown(own, "learnt"),
             Column(("of the", "start")): shown(own, "start"),
             Column("diverged"): str(sum(one.figure is None for one in own) or ""),
         }
@@ -203,13 +203,13 @@ def charts(result: ContinuousLimit) -> list[LineChart]:
     fitted = {
         k: f"{NAMES[k]}: h^{slope.text().partition(' ')[0]}" if slope else NAMES[k] for k, slope in slopes.items()
     }
-    learnt = {kind: f"{name}, learnt" for kind, name in NAMES.items()}
+    learned = {kind: f"{name}, learned" for kind, name in NAMES.items()}
     h, coarser = (Axis(title, "{:.4g}", log=True) for title in ("h", "h of the coarser network"))
     distance, rough = (Axis(title, "{:.3g}", log=True) for title in ("distance", "roughness"))
     title, layers, cka = title_of(result.metric), Axis("layers", "{:,.0f}", log=True), Axis("CKA", "{:.4f}")
     gaps, networks, figure = result.gaps, result.networks, Axis(title, result.metric.format)
     distances = lines_of(gaps, "step", {"distance": fitted})
-    roughness = lines_of(networks, "step", {"roughness": NAMES, "learnt": learnt})
+    roughness = lines_of(networks, "step", {"roughness": NAMES, "learnt": learned})
     alike, figures = lines_of(gaps, "step", {"cka": NAMES}), lines_of(networks, "depth", {"figure": NAMES})
     found = [
         LineChart("Distance between depths at equal times", coarser, distance, distances, name="chart-distance"),

@@ -150,7 +150,7 @@ def settings(sweep: Sequence[str], grid: str | None, task: Sentences) -> list[Se
     if grid is None:
         return swept or [()]
     if grid != "paper":
-        raise ValueError(f"--grid {grid} is unknown: write --grid paper, or --sweep for a grid of your own")
+        raise ValueError(f"--grid {grid} is unknown: write --grid paper, or --sweep for another grid")
     if swept:
         raise ValueError("--grid and --sweep both choose settings: leave one of them out")
     examples = len(task.examples["train"].labels)

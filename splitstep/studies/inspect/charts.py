@@ -13,7 +13,7 @@ from .result import Inspection, Series
 OTHERS, MOST = "Other probes", 8  # charts of probes that this page does not know
 SHOWN = 32  # tokens of a heat map
 AXES = {
-    "state": Axis("state, after so many layers", "{:g}", apart=1.0),
+    "state": Axis("state, by the layers before it", "{:g}", apart=1.0),
     "layer": Axis("layer", "{:g}", apart=1.0),
     "pair": Axis("layer, with the next one", "{:g}", apart=1.0),
     "number": Axis("number", "{:.0f}", apart=1.0),

@@ -92,7 +92,7 @@ def stopped(model: ModelFindings) -> Lacks | None:
     health, gap = model.evidence.health, below_guess(model)
     if health is not None and health.not_finite:
         return Lacks("not all of the model's numbers are finite")
-    return Lacks("the model has learnt nothing") if gap is not None and gap.mean < LEARNT else None
+    return Lacks("the model has learned nothing") if gap is not None and gap.mean < LEARNT else None
 
 
 def few(texts: int) -> Lacks:
@@ -127,7 +127,7 @@ def loss_of(model: ModelFindings) -> str:
         return f"Its loss is {unit.spelt(found)}."
     guess = unit.written(found.mean + gap.mean)[0]
     if gap.mean < LEARNT:
-        return f"It has learnt nothing: its loss is {unit.spelt(found)}, and that of a uniform guess is {guess}."
+        return f"It has learned nothing: its loss is {unit.spelt(found)}, and that of a uniform guess is {guess}."
     bits = over_texts(model.evidence.health.bits if model.evidence.health else (), POSITIVE)
     more = f", or {PLAIN.interval(bits)} bits per byte" if bits else ""
     return f"Its loss is {unit.spelt(found)}{more}; that of a uniform guess is {guess}."
@@ -237,7 +237,7 @@ def no_outlier(model: ModelFindings) -> Lacks:
         return Lacks("coordinates were not measured")
     state = max(means, key=lambda one: means[one].mean)
     if means[state].mean > OUTLIER.level and not model.evidence.coordinates:
-        return Lacks("coordinates were not told apart")
+        return Lacks("single coordinates were not measured")
     most = f"{PLAIN.spelt(means[state])} at state {state}"
     return Lacks(f"no coordinate is sure to hold more than {OUTLIER.level:g} of the squared norm; the most is {most}")
 

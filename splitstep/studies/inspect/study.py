@@ -221,8 +221,9 @@ def device_of(name: str | None) -> torch.device:
         torch.empty(0, device=name)
         return torch.device(name)
     except (RuntimeError, AssertionError) as error:
-        instead = "leave --device out" if name == "cpu" or not torch.cuda.is_available() else "use cpu or cuda"
-        raise ValueError(f"--device {name} is not here ({str(error).splitlines()[0]}): {instead}") from None
+        if name.startswith("cuda") and not torch.cuda.is_available():
+            raise ValueError("CUDA is not available: leave --device out, or use --device cpu") from None
+        raise ValueError(f"--device {name} is not available ({str(error).splitlines()[0]}): use cpu or cuda") from None
 
 
 def null_of(opened: Opened, kind: Any, config: Any) -> Opened:
