@@ -15,6 +15,7 @@ from ..hints import exact_schemes, recipe_meant
 from ..recipes import find_recipe, recipe_of_task
 from ..support.documents import read_json
 from ..support.files import is_leftover, write_atomically
+from ..support.provenance import COMMAND
 from ..support.typed import json_text
 
 if TYPE_CHECKING:
@@ -31,12 +32,12 @@ MOST_SEEDS = 10_000  # a run each
 
 def default_folder(verb: str, name: str, out: Path | None, study: str | None = None) -> Path:
     """Where a verb's output goes: the folder that is named, else runs/VERB-NAME. If a study is named, the folder may
-    hold a result of this study alone. What comes next may take long, so this is said at once."""
+    hold a result of this study alone. What comes next may take long, so a shell is told at once."""
     folder = RUNS / f"{verb}-{slug(name)}" if out is None else out
     check_folder(folder)
     if study is not None:
         check_free(folder, study)
-    if "torch" not in sys.modules:
+    if COMMAND.get() is not None and "torch" not in sys.modules:
         print(f"{verb}  to {folder}; loading PyTorch", file=sys.stderr, flush=True)
     return folder
 

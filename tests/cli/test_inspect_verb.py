@@ -1,7 +1,10 @@
 """`splitstep inspect`: what it writes, and one clear line for everything that it cannot look into."""
 
+import html
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,7 +56,8 @@ def test_the_verdict_is_decided_by_default_and_texts_that_are_not_used_are_count
         printed = capsys.readouterr()
         said, unused = " ".join(printed.out.split()), f"{prompts} (3 more texts there, not used: --texts 6)"
         assert f"inspect  {unused}" in printed.err.splitlines()
-        assert unused in (tmp_path / f"look{len(layers)}" / "report.html").read_text()
+        page = (tmp_path / f"look{len(layers)}" / "report.html").read_text()
+        assert unused in " ".join(html.unescape(re.sub("<[^>]*>", "", page)).split())
         assert "An interval needs 3 texts" not in said
         verdicts = re.findall(r"Training installs a depth gradient: [^.]*\.[^.]*", said)
         assert len({*verdicts}) == 1
@@ -74,7 +78,7 @@ def test_the_verdict_is_decided_by_default_and_texts_that_are_not_used_are_count
         (["--tokens", "500"], f"cut it with --tokens {POSITIONS}"),
         (["--save", "weights"], "--save weights: write --save states, or say with --cut 6"),
         (["--against", "nowhere/../else"], "is not there: name a run of splitstep"),
-        (["--device", "abacus"], "--device abacus is not here"),
+        (["--device", "abacus"], "--device abacus is not available"),
         (["--text", "missing.txt"], "there is no file of texts missing.txt"),
     ],
 )
@@ -128,3 +132,27 @@ def test_a_model_whose_states_overflow_is_refused(tmp_path: Path, capsys: Capsys
     saved(tmp_path / "huge", model)
     message = failure(capsys, "inspect", tmp_path / "huge", "--out", tmp_path / "out")[-1]
     assert message.endswith("some of its states are too large to be numbers, so it cannot be measured")
+
+
+PYTHON = """
+import sys
+import splitstep as ss
+words = {"texts": ["The cat sat on the mat."] * 3, "tokens": 6, "probes": ("drift",), "against": "none"}
+found = ss.inspect(sys.argv[1], **words, **({"progress": True} if len(sys.argv) > 2 else {}))
+assert (found.texts, found.model.layers) == (3, 4)
+"""
+
+
+@pytest.mark.parametrize("progress", [[], ["progress"]])
+def test_from_python_a_path_goes_to_the_same_folder_and_nothing_is_said_without_progress(
+    folder: Path, tmp_path: Path, progress: list[str]
+) -> None:
+    """In a process of its own, which has not imported PyTorch before."""
+    command = [sys.executable, "-c", PYTHON, str(folder), *progress]
+    ended = subprocess.run(command, cwd=tmp_path, text=True, capture_output=True, check=True)
+    assert ended.stdout == ""
+    lines = ended.stderr.splitlines()
+    assert lines[:1] == ([f"inspect  loading {folder}"] if progress else [])
+    assert any("3 texts of at most 6 tokens: about" in line for line in lines) == bool(progress)
+    there = tmp_path / "runs" / "inspect-llama"
+    assert {one.name for one in there.iterdir()} >= {"report.html", "result.json", "units"}
