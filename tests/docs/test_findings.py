@@ -75,7 +75,8 @@ def test_macaron_is_behind_on_two_tasks() -> None:
     mean, low, high = (
         100 * one for one in paired(*(figures(preferred[scheme], "accuracy", scheme) for scheme in (MACARON, LIE)))
     )
-    assert f"behind by {-mean:.2f} points [{low:.2f}, {bare('.2f', high)}]" in FINDINGS
+    for page in (README, FINDINGS):
+        assert f"differs by {mean:.2f} points [{low:.2f}, {bare('.2f', high)}]" in page
 
 
 def test_a_hyperparameter_is_mistaken_for_a_scheme_effect() -> None:
@@ -155,12 +156,40 @@ def test_a_certificate_has_the_size_that_is_said() -> None:
     last = read("approximate/product")["rows"][-1]
     assert last["met"]
     assert last["error"] <= 0.005
-    assert f"with {last['parameters']:,} parameters" in FINDINGS
+    for page in (README, FINDINGS):
+        assert f"with {last['parameters']:,} parameters" in page
+
+
+def test_squared_relu_has_the_lead_that_is_said() -> None:
+    """With Bonferroni's correction, for the four finalists."""
+    found = read("compare/modifications/stdlib/stage2")
+    [row] = [one for one in found["rows"] if one["arm"] == "relu2"]
+    lead, others = row["difference"], len(found["rows"]) - 1
+    wider = t.ppf(1 - 0.025 / others, lead["n"] - 1) / t.ppf(0.975, lead["n"] - 1)
+    low, high = (-lead["mean"] + sign * wider * (lead["high"] - lead["mean"]) for sign in (-1, 1))
+    shown = f"{-lead['mean']:.3f} nats lower loss [{low:.3f}, {high:.3f}] over eight seeds at equal parameters"
+    assert (lead["n"], others) == (8, 4)
+    for page in (README, FINDINGS):
+        assert f"{shown}, corrected for four comparisons" in page
+
+
+def test_as_many_architectures_are_exact_as_the_table_has() -> None:
+    guide = (ROOT / "docs" / "guide" / "inspect.md").read_text()
+    rows = re.findall(r"^\| (\w+(?:, \w+)*) \| (?:`.*`|none) \| (exact|refused)", guide, re.M)
+    count = {
+        answer: sum(len(names.split(", ")) for names, one in rows if one == answer) for answer in ("exact", "refused")
+    }
+    said = f"{count['exact']} of {sum(count.values())} architectures are exact end to end"
+    assert count["refused"] == 9
+    assert said in README
+    assert said in FINDINGS
 
 
 def test_times_are_those_of_the_files() -> None:
     seconds = json.loads((ROOT / "results" / "inspect" / "time.json").read_text())["seconds"]
-    assert f"{seconds / 60:.1f} minutes on two cores: one page shows tokens" in README
+    said = f"{seconds:.0f} seconds on two cores"
+    assert f"{said}: one page shows tokens" in README
+    assert said in (ROOT / "docs" / "notebooks" / "inspect.ipynb").read_text()
 
 
 @pytest.mark.parametrize("page", [README, FINDINGS])
