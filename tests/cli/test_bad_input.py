@@ -15,6 +15,7 @@ import pytest
 import torch
 import transformers
 from children import Program
+from commands import error_of
 from inline import here
 from rubbish import KINDS, sound, spoilt
 from transformers.utils import logging
@@ -298,10 +299,9 @@ def words_of(line: str) -> list[str]:
 ENTRIES = ("Scheme ", "start: ", "the model has ", "there is no ", "option ")
 
 
-def check_line(told: str, file: str) -> None:
-    """It is one line, and names the file or its folder; if that was readable, the entry of a recipe that is wrong."""
-    [line] = told.splitlines()
-    assert line.startswith("Error: ")
+def check_line(told: str, verb: str, file: str) -> None:
+    """It names the file or its folder; if that was readable, the entry of a recipe that is wrong."""
+    line = error_of(told.splitlines(), verb.split()[0])
     entries = ENTRIES if file in ("r.yaml", "book.txt") else ()
     assert any(name in line for name in (Path(file).parts[0], *entries)), line
 
@@ -338,7 +338,7 @@ def test_rubbish_gets_one_line_soon_and_nothing_is_left(
     assert (code, printed.out) == (2, ""), printed
     assert after == before
     assert seconds < SECONDS
-    check_line(printed.err, kind.file)
+    check_line(printed.err, line, kind.file)
 
 
 @pytest.mark.usefixtures("warm")
@@ -360,5 +360,5 @@ def test_rubbish_gets_one_line_in_a_process_of_its_own(place: Path, name: str, l
         printed, told = program.communicate(60)
         seconds = time.monotonic() - begin
     assert (program.returncode, printed) == (2, "")
-    check_line(told, KINDS[name].file)
+    check_line(told, line, KINDS[name].file)
     assert seconds < SECONDS

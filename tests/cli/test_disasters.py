@@ -19,6 +19,8 @@ import pytest
 from children import NUMBERS, RECIPE, trained
 from disasters import OUT, Command, Ended, bytes_of, fill, kept_results, left_by, mounted, small_disk
 
+from splitstep import cli
+
 TINY = {**RECIPE, "train": {**RECIPE["train"], "steps": 4, "evaluate_every": 2, "accumulate": 1}}
 TEXT: dict[str, Any] = {
     "task": "text", "data": {"path": ["book.txt"], "length": 16},
@@ -48,6 +50,7 @@ VERBS = {
     "recipes": "recipes",
     "tasks": "tasks",
     "arms": "arms",
+    "doctor": "doctor",
     "evaluate": "evaluate digits",
     "generate": "generate book --tokens 4",
     "translate": "translate numbers",
@@ -151,6 +154,11 @@ def check_finishes(one: Scene) -> None:
 def selected(*quick: str) -> list[Any]:
     """All verbs; but for these, nightly."""
     return [pytest.param(verb, marks=() if verb in quick else pytest.mark.nightly) for verb in VERBS]
+
+
+def test_disasters_befall_every_verb_of_the_shell() -> None:
+    assert {line.split()[0] for line in VERBS.values()} == {name.split()[0] for name in cli.VERBS}
+    assert {name for name in cli.VERBS if " " in name} <= VERBS.keys()
 
 
 @pytest.mark.parametrize("verb", selected("train", "compare", "schemes"))

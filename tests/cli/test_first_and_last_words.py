@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from commands import error_of
 
 import splitstep as ss
 from splitstep.tableau import TABLEAUX, Tableau
@@ -48,6 +49,16 @@ def test_a_long_verb_says_where_its_output_goes_before_it_imports_torch(tmp_path
     words = [sys.executable, "-c", BEFORE_TORCH, *LONG]
     said = subprocess.run(words, cwd=tmp_path, text=True, capture_output=True).stderr.splitlines()
     assert said == [line for first in LONG.values() for line in (first, "torch")]
+
+
+@pytest.mark.slow
+def test_a_refusal_after_the_first_words_is_the_last_line(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "splitstep", "inspect", "nowhere/at/all"]
+    ended = subprocess.run(words, cwd=tmp_path, text=True, capture_output=True)
+    assert (ended.returncode, ended.stdout, list(tmp_path.iterdir())) == (2, "", [])
+    told = ended.stderr.splitlines()
+    assert told[0] == "inspect  to runs/inspect-all; loading PyTorch"
+    assert "nowhere/at/all is not there" in error_of(told, "inspect")
 
 
 def test_a_folder_with_another_result_is_refused_before_anything_is_trained(tmp_path: Path) -> None:

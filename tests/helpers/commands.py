@@ -1,6 +1,7 @@
 """Commands in the process of a test: what they print as JSON, and the one line of those that are wrong."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,14 +19,21 @@ def failure(capsys: Capsys, *words: Any) -> list[str]:
     printed = capsys.readouterr()
     told = printed.err.splitlines()
     assert printed.out == ""
-    assert [line for line in told if line.startswith(("Error: ", "Traceback"))] == told[-1:]
+    assert [line for line in told if line.startswith(("Error:", "Traceback"))] == told[-1:]
     return told
 
 
+def error_of(told: Sequence[str], verb: str) -> str:
+    """The last line, which alone says what is wrong: each before it is the verb, two spaces and what it does."""
+    *before, line = told
+    assert line.startswith("Error: "), told
+    assert all(one.startswith(f"{verb}  ") for one in before), told
+    return line
+
+
 def refusal(capsys: Capsys, *words: Any) -> str:
-    """The line on standard error of a call that is wrong; it prints nothing else."""
-    [line] = failure(capsys, *words)
-    return f"{line}\n"
+    """The line on standard error that refuses a call."""
+    return f"{error_of(failure(capsys, *words), str(words[0]) if words else '')}\n"
 
 
 def call(capsys: Capsys, *words: Any) -> Any:

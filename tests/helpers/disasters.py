@@ -16,7 +16,7 @@ from children import MOMENT, SERVER, count_and_kill
 from safetensors.torch import load_file
 
 OUT = Path("out")  # of every command, in the folder where it runs
-OWN = {*MOMENT, "command", "tokens_per_second"}  # what may differ between two equal runs
+OWN = {*MOMENT, "command", "tokens_per_second", "folders"}  # what may differ between two equal runs
 LIMIT = 200  # seconds that a command may take on a machine with other work
 
 

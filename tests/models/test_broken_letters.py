@@ -359,7 +359,7 @@ def test_a_table_shows_which_promises_hold(tmp_path: Path, capsys: pytest.Captur
 
 def test_the_guide_names_every_promise_and_its_letter_keeps_them() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "extending.md").read_text()
-    table = guide.partition("### What every model promises")[2].partition("### ")[0].partition("\n\nAnother")[0]
+    table = guide.partition("### What every model promises")[2].partition("### ")[0].partition("\n\nA letter")[0]
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(contract.PROMISES)
     [code] = [block for block in re.findall(r"```python\n(.*?)```", guide, re.DOTALL) if "class Mean" in block]
     names: dict[str, Any] = {"nn": nn, "Tensor": Tensor, "Time": Any}

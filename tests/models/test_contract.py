@@ -17,8 +17,7 @@ from splitstep.report.diagram import draw
 
 ROWS = list(ss.SCHEMES)
 DIFFUSING = ["A F D@exact", "D/2 A F D/2", "D/2@exact F/2 A F/2 D/2 @heun"]
-CONVOLVING = ["A V F", "V0/2 F A V1/2 @midpoint"]
-CONVOLVING = ["A V F", "F0/2 A V F1/2 N @heun", "b:A+F a:V"]
+CONVOLVING = ["A V F", "V0/2 F A V1/2 @midpoint", "F0/2 A V F1/2 N @heun", "b:A+F a:V"]
 STRANGE = ["A F G", "F0/2 A G+H F1/2 @heun", "A N F M G P H"]
 TEXT = ["causal", "masked", "sequence", "translation"]
 ALPHA: dict[str, Any] = {"letters": {"D": {"alpha": 0.4}}}
