@@ -114,8 +114,8 @@ def curves_chart(
 def dots(
     title: str, y: Axis, found: Sequence[tuple[str, Estimate | float | None]], reads: str, name: str, **more: Any
 ) -> PointChart:
-    """Rows beside each other, a dot with its interval for each; their place along x has no meaning."""
-    x = Axis("", "", shown=(-0.5, len(found) - 0.5))
+    """Rows beside each other, a dot with its interval for each, whose places along x have their names."""
+    x = Axis("", "", shown=(-0.5, len(found) - 0.5), names=[row for row, _ in found])
     points = [
         Point(row, place, *one[:3], one.lacks) if isinstance(one, Estimate) else Point(row, place, one)
         for place, (row, one) in enumerate(found)

@@ -22,6 +22,7 @@ class Axis:
     log: bool = False
     shown: tuple[float, float] | None = None  # the range, if it is not that of the data
     apart: float = 0.0  # the least distance between two marks: 1 for whole numbers
+    names: Sequence[str] = ()  # of the places 0, 1, 2 ..., which are the only marks
 
 
 class Line(NamedTuple):
@@ -106,7 +107,7 @@ class LineChart(Chart):
 
 @dataclass(frozen=True)
 class PointChart(Chart):
-    """Points with intervals; those of equal x stand beside each other."""
+    """Points with intervals; those of equal x stand beside each other. Names along x stand for a legend."""
 
     title: str
     x: Axis
@@ -115,6 +116,12 @@ class PointChart(Chart):
     reads: str = ""
     name: str = ""
     level: float | None = None  # a horizontal line, such as the limit of a rule
+
+    @property
+    def colours(self) -> dict[str, int]:
+        """The colour of each name, the same whether or not the others have points."""
+        every = {name: i for i, name in enumerate(dict.fromkeys((*self.x.names, *(one.name for one in self.points))))}
+        return {one.name: every[one.name] for one in self.points}
 
 
 @dataclass(frozen=True)
@@ -178,6 +185,7 @@ class HeatMap(Chart):
     form: str = NUMBER
     name: str = ""
     strongest: float | None = None  # the figure of the strongest colour, if it is not the largest of this map
+    signed: bool | None = None  # whether the scale of colours has negative figures, if this map alone does not decide
     what: str = ""  # what the figures are, with their unit
 
 
@@ -274,6 +282,7 @@ class Scale(NamedTuple):
     form: str
     apart: float = 0.0  # the least distance between two marks
     outside: bool = False  # some values have no place, since a logarithmic axis shows positive ones alone
+    names: Sequence[str] = ()
 
     def at(self, value: float) -> float:
         """Where a value stands: 0 at the low end and 1 at the high end; on a logarithmic axis, zero is far below."""
@@ -284,7 +293,9 @@ class Scale(NamedTuple):
         return (value - low) / (high - low)
 
     def marks(self) -> list[tuple[float, str]]:
-        """Values with marks, and how they are written; none if they have no format."""
+        """Values with marks, and how they are written; none if they have no format and no names."""
+        if self.names:
+            return list(enumerate(self.names))
         if not self.form:
             return []
         if self.log and math.log10(self.high) - math.log10(self.low) >= 0.9:
@@ -313,7 +324,7 @@ def scale(axis: Axis, values: Iterable[float], room: float = ROOM) -> Scale:
     elif axis.shown is None:
         wider = room * (high - low) or abs(high) * room or 1.0
         low, high = low - wider, high + wider
-    return Scale(low, high, log, axis.form, axis.apart, len(found) < len(every))
+    return Scale(low, high, log, axis.form, axis.apart, len(found) < len(every), axis.names)
 
 
 def extent(chart: PlainChart) -> tuple[list[float], list[float]]:
@@ -331,7 +342,7 @@ def extent(chart: PlainChart) -> tuple[list[float], list[float]]:
             ends = (x for bar in chart.bars for x in (0.0, bar.value, bar.low, bar.high, bar.band, -bar.band))
             return [x for x in ends if x is not None], []
         case HeatMap():
-            return [abs(value) for row in chart.values for value in row], []
+            return [value for row in chart.values for value in row], []
         case ComplexPlane():
             every = [z for _, group in chart.groups for z in group]
             return [z.real for z in every], [z.imag for z in every]

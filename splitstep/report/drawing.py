@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import charts as kinds
-from . import heat  # noqa: F401  it registers how heat maps are drawn
 from .charts import Chart, PlainChart
 from .diagram import diagrams
 from .document import Beside, Diagrams, Document, Evidence, Heading, Note, Part, Stacked, Verbatim, Verdict, flat

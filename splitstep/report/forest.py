@@ -1,7 +1,5 @@
 """A forest plot made of characters, for terminals and Markdown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .charts import Bar, Forest, Scale, extent, scale

@@ -2,7 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 from . import charts as kinds
@@ -15,7 +16,7 @@ SHADES = 20
 @plotted.register
 def _heat(chart: kinds.HeatMap) -> Plot:
     """A path for the cells of each shade, so large maps stay small files."""
-    most = chart.strongest or max(filter(math.isfinite, extent(chart)[0]), default=0.0) or 1.0
+    least, most = ends(chart)
     wide, high = 1 / max(len(chart.columns), 1), 1 / max(len(chart.rows), 1)
     cells, tips = defaultdict[tuple[bool, int], list[str]](list), list[Tip]()
     for r, (row, values) in enumerate(zip(chart.rows, chart.values, strict=True)):
@@ -31,16 +32,31 @@ def _heat(chart: kinds.HeatMap) -> Plot:
     ]
     across, down = thinned(chart.columns), thinned(chart.rows)
     return Plot(
-        chart.title, chart.name, across, down, (chart.x, chart.y), svg, [], tips, (), key=bar(chart, most, cells)
+        chart.title, chart.name, across, down, (chart.x, chart.y), svg, [], tips, (), key=bar(chart, least, most)
     )
 
 
-def bar(chart: kinds.HeatMap, most: float, cells: Iterable[tuple[bool, int]]) -> str:
-    """What the colours mean: a bar from zero or, if there are figures of both signs, from one extreme to the other."""
-    both = any(minus for minus, _ in cells)
-    ends = [chart.form.format(-most if both else 0.0), chart.form.format(most)]
-    kind = "both" if both else "plus"
-    return f'<div class="key {kind}">{escape(chart.what)} {escape(ends[0])}<i></i>{escape(ends[1])}</div>'
+def ends(chart: kinds.HeatMap) -> tuple[float, float]:
+    """The figures of the colours' ends: from zero or, if figures of both signs have a colour, from minus the
+    strongest."""
+    found = list(filter(math.isfinite, extent(chart)[0]))
+    most = chart.strongest or max(map(abs, found), default=0.0) or 1.0
+    signed = min(found, default=0.0) < -most / (2 * SHADES) if chart.signed is None else chart.signed
+    return -most if signed else 0.0, most
+
+
+def on_one_scale(maps: Sequence[kinds.HeatMap]) -> list[kinds.HeatMap]:
+    """Heat maps in which a figure has the same colour, and whose bars have the same ends."""
+    if not maps:
+        return []
+    least, most = ends(replace(maps[0], values=[row for one in maps for row in one.values]))
+    return [replace(one, strongest=most, signed=least < 0) for one in maps]
+
+
+def bar(chart: kinds.HeatMap, least: float, most: float) -> str:
+    """What the colours mean."""
+    low, high = (escape(chart.form.format(one)) for one in (least, most))
+    return f'<div class="key {"both" if least else "plus"}">{escape(chart.what)} {low}<i></i>{high}</div>'
 
 
 def thinned(names: Sequence[str], most: int = 8) -> list[tuple[float, str]]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from . import charts as kinds
 from .charts import Axis, ParticleChart, Particles, PlainChart, Scale, SliderChart, extent, scale
+from .heat import on_one_scale
 from .plots import (
     Plot,
     attribute,
@@ -111,7 +112,8 @@ def on_same_axes(charts: Sequence[PlainChart]) -> list[PlainChart]:
     """Charts of one kind whose axes show what all of them show."""
     found = [extent(chart) for chart in charts]
     xs, ys = ([value for one in found for value in one[side] if finite(value)] for side in (0, 1))
-    return [fitted(chart, xs, ys) for chart in charts]
+    maps = on_one_scale([chart for chart in charts if isinstance(chart, kinds.HeatMap)])
+    return [*maps] or [fitted(chart, xs, ys) for chart in charts]
 
 
 def fitted(chart: PlainChart, xs: list[float], ys: list[float]) -> PlainChart:
@@ -122,7 +124,7 @@ def fitted(chart: PlainChart, xs: list[float], ys: list[float]) -> PlainChart:
         case kinds.BarChart() | kinds.Forest():
             return replace(chart, x=wide(replace(chart.x, log=False), xs))
         case kinds.HeatMap():
-            return replace(chart, strongest=chart.strongest or max(xs, default=None))
+            return chart  # its scale is one of colours
         case kinds.ComplexPlane():
             return replace(chart, shown=[complex(side(xs), side(ys)) for side in (min, max)] if xs else [])
 

@@ -22,6 +22,7 @@ DASHES = ("", "8 4", "2 3", "8 3 2 3")
 MUTED = -1  # the colour of null models, which takes none of the others
 FEW = 15  # a line of fewer points has dots
 APART = 14  # pixels between points of equal x
+TILTED = 22  # characters of a name along x that have room
 TALLEST = 32  # of a chart on equal scales, in rem
 SIZE = 1000  # of the drawing's own coordinates
 BEYOND = "The first steps reach beyond the chart; hovering shows their figures."
@@ -66,6 +67,7 @@ class Plot:
     height: str = ""  # else that of the style
     note: str = ""
     key: str = ""  # HTML: what colours mean, if they are not names
+    tilted: bool = False  # marks along x are names, which need room
 
 
 def colour(i: int) -> str:
@@ -96,6 +98,8 @@ def framed(plot: Plot, level: str = "h2") -> str:
     grid = [f'<path class="grid" d="M0 {at * SIZE:.1f}H{SIZE}"/>' for at, _ in plot.y]
     grid += [f'<path class="grid" d="M{at * SIZE:.1f} 0V{SIZE}"/>' for at, _ in plot.x]
     tall = f"max-width:{TALLEST * plot.aspect:.1f}rem" if plot.aspect else ""
+    longest = min(max((len(text) for _, text in plot.x), default=0), TILTED)
+    beside = f' class="marks-x tilted" style="height:{0.3 * longest + 1:.1f}rem"' if plot.tilted else ' class="marks-x"'
     size = f"aspect-ratio:{plot.aspect:.3f};height:auto" if plot.aspect else plot.height and f"height:{plot.height}"
     tips = json.dumps([(round(tip.x, 4), tip.y and round(tip.y, 4), *tip[2:]) for tip in plot.tips], ensure_ascii=False)
     x, y = plot.titles
@@ -107,7 +111,8 @@ def framed(plot: Plot, level: str = "h2") -> str:
         f'<div class="marks-y"><b>{escape(widest)}</b>{marks_y}</div><div class="area"{attribute("style", size)}>'
         f'<svg viewBox="0 0 {SIZE} {SIZE}" preserveAspectRatio="none" role="img"'
         f"{attribute('aria-label', described(plot))}>{''.join([*grid, *plot.svg])}</svg>{''.join(plot.dots)}</div>"
-        f'<div class="marks-x">{marks_x}</div><div class="title-x">{escape(x)}</div></div>{note}</div>'
+        f"<div{beside}>{marks_x}</div>"
+        f'<div class="title-x">{escape(x)}</div></div>{note}</div>'
     )
 
 
@@ -136,7 +141,7 @@ def dashes(i: int) -> str:
 
 
 def described(plot: Plot) -> str:
-    names = ", ".join(name for _, name in plot.legend)
+    names = ", ".join(name for _, name in (plot.x if plot.tilted else plot.legend))
     against = f" against {plot.titles[0]}" if plot.titles[0] else ""
     return f"{plot.title or plot.titles[1]}{against}{f': {names}' if names else ''}"
 
@@ -240,7 +245,7 @@ def _points(chart: kinds.PointChart) -> Plot:
     chart = replace(chart, points=[one for one in chart.points if finite(one.x, one.y, one.low, one.high)])
     xs, ys = extent(chart)
     along, up = scale(chart.x, xs, 0.12), scale(chart.y, ys, 0.08)
-    order = {name: i for i, name in enumerate(dict.fromkeys(point.name for point in chart.points))}
+    order = chart.colours
     drawn = [one for one in chart.points if (one.x > 0 or not along.log) and (one.y > 0 or not up.log)]
     dots, tips, places = list[str](), list[Tip](), [round(along.at(one.x), 2) for one in drawn]
     for k, point in enumerate(drawn):
@@ -253,15 +258,16 @@ def _points(chart: kinds.PointChart) -> Plot:
             dots.append(f'<i class="whisker" style="{place};{colour(i)}"></i>')
         dots.append(dot(x, y, i, aside=aside))
         text = f"{chart.y.form.format(point.y)}{interval(point.low, point.high, chart.y.form)}"
-        where = f"{chart.x.title} {chart.x.form.format(point.x)}".strip()  # empty if x has no meaning
+        where = "" if chart.x.names else f"{chart.x.title} {chart.x.form.format(point.x)}".strip()
         about = [one for one in (where, point.remark) if one]
         tips.append(
             Tip(x, y, subtitle(point.name, chart.reads), [(i % COLOURS, text), *((i % COLOURS, one) for one in about)])
         )
-    legend = [(i, name) for name, i in order.items()]
+    legend = [] if chart.x.names else [(i, name) for name, i in order.items()]
     titles, note = titles_of(chart, along, up), LEFT_OUT if len(drawn) < len(chart.points) else ""
-    svg = level_line(chart.level, up)
-    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, legend, note=note)
+    svg, places = level_line(chart.level, up), (marks(along), marks(up, True))
+    tilted = bool(chart.x.names)
+    return Plot(chart.title, chart.name, *places, titles, svg, dots, tips, legend, note=note, tilted=tilted)
 
 
 @plotted.register

@@ -13,6 +13,8 @@ from . import charts as kinds
 from .charts import Axis, Chart
 from .document import Document, Verdict
 from .drawing import document_to_notebook
+from .heat import ends, thinned
+from .plots import MUTED, line_colours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT, ACROSS = 6.4, 4.2, 3  # of a chart in inches, and how many stand beside each other
 NAMED = 40  # particles whose names have room
+GUIDE = {"color": "grey", "linestyle": "--"}  # of guide lines and of null models
 
 
 class Report(ABC):
@@ -75,14 +78,16 @@ def figure_of(chart: Chart) -> Figure:
     return figure
 
 
-def finish(on: Any, title: str, x: Axis, y: Axis, legend: bool = False) -> None:
-    """Titles, scales and a legend."""
+def finish(on: Any, title: str, x: Axis, y: Axis, legend: Mapping[str, Any] | None = None) -> None:
+    """Titles, scales, and a legend of what was drawn under several names."""
     on.set(title=title, xlabel=x.title, ylabel=y.title)
     for axis, scale in ((x, on.set_xscale), (y, on.set_yscale)):
         if axis.log:
             scale("log", nonpositive="mask")
-    if legend:
-        on.legend()
+    if x.names:
+        on.set_xticks(range(len(x.names)), x.names, rotation=30, ha="right")
+    elif legend and len(legend) > 1:
+        on.legend(legend.values(), legend)
 
 
 @singledispatch
@@ -93,25 +98,33 @@ def drawn_on(chart: Chart, on: Any) -> None:
 
 @drawn_on.register
 def _lines(chart: kinds.LineChart, on: Any) -> None:
-    for line in chart.lines:
-        style = {"color": "grey", "linestyle": "--"} if line.name in chart.muted else {}
+    names = dict[str, Any]()
+    for i, line in zip(line_colours(chart), chart.lines, strict=True):
+        style = GUIDE if i == MUTED else {"color": f"C{i}"}
         [drawn] = on.plot(line.x, line.y, label=line.name, **style)
+        names.setdefault(chart.groups.get(line.name, line.name), drawn)
         if line.low:
             on.fill_between(line.x, line.low, line.high, color=drawn.get_color(), alpha=0.2)
+    for line in chart.guides:
+        on.plot(line.x, line.y, label=line.name, linewidth=0.8, **GUIDE)
+        on.annotate(line.name, (line.x[-1], line.y[-1]), xytext=(3, 0), textcoords="offset points", fontsize=8)
     if chart.level is not None:
         on.axhline(chart.level, color="grey", linewidth=0.8)
-    finish(on, chart.title, chart.x, chart.y, legend=len(chart.lines) > 1)
+    finish(on, chart.title, chart.x, chart.y, names)
 
 
 @drawn_on.register
 def _points(chart: kinds.PointChart, on: Any) -> None:
-    names = dict.fromkeys(point.name for point in chart.points)
-    for name in names:
+    names = dict[str, Any]()
+    for name, i in chart.colours.items():
         own = [point for point in chart.points if point.name == name]
         below = [0.0 if one.low is None else one.y - one.low for one in own]
         above = [0.0 if one.high is None else one.high - one.y for one in own]
-        on.errorbar([one.x for one in own], [one.y for one in own], [below, above], fmt="o", capsize=3, label=name)
-    finish(on, chart.title, chart.x, chart.y, legend=len(names) > 1)
+        x, y = [one.x for one in own], [one.y for one in own]
+        names[name] = on.errorbar(x, y, [below, above], fmt="o", capsize=3, label=name, color=f"C{i}")
+    if chart.level is not None:
+        on.axhline(chart.level, color="grey", linewidth=0.8)
+    finish(on, chart.title, chart.x, chart.y, names)
 
 
 @drawn_on.register
@@ -144,16 +157,20 @@ def _forest(chart: kinds.Forest, on: Any) -> None:
 
 @drawn_on.register
 def _heat(chart: kinds.HeatMap, on: Any) -> None:
-    on.figure.colorbar(on.imshow(chart.values, aspect="auto"), ax=on)
+    least, most = ends(chart)
+    drawn = on.imshow(chart.values, "RdBu" if least else "Blues", aspect="auto", vmin=least, vmax=most)
+    on.figure.colorbar(drawn, ax=on, label=chart.what)
+    for names, ticks in ((chart.columns, on.set_xticks), (chart.rows, on.set_yticks)):
+        places, shown = zip(*thinned(names), strict=True) if names else ((), ())
+        ticks([at * len(names) - 0.5 for at in places], shown, parse_math=False)
     on.set(title=chart.title, xlabel=chart.x, ylabel=chart.y)
 
 
 @drawn_on.register
 def _plane(chart: kinds.ComplexPlane, on: Any) -> None:
-    for name, group in chart.groups:
-        on.plot([z.real for z in group], [z.imag for z in group], ".", label=name)
+    names = {name: on.plot([z.real for z in own], [z.imag for z in own], ".")[0] for name, own in chart.groups}
     on.set_aspect("equal")
-    finish(on, chart.title, Axis("real part"), Axis("imaginary part"), legend=len(chart.groups) > 1)
+    finish(on, chart.title, Axis("real part"), Axis("imaginary part"), names)
 
 
 @drawn_on.register

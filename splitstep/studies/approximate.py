@@ -20,6 +20,7 @@ from ..experiments.study import Study
 from ..models.vectors import SplitstepVectorsModel
 from ..report.charts import Axis, HeatMap, Line, LineChart, SliderChart, SmallMultiples
 from ..report.document import Beside, Document, Evidence, Note, Verdict, folded
+from ..report.heat import on_one_scale
 from ..report.tables import Column, Table
 from ..support.provenance import Provenance, made_by_study
 from ..support.typed import Inlined
@@ -299,18 +300,13 @@ def difference(surface: Surface) -> Values:
     return np.subtract(surface.network, surface.target).tolist()
 
 
-def largest(many: Iterable[Values]) -> float:
-    return max((float(np.abs(values).max()) for values in many), default=0.0)
-
-
 def surface_charts(result: Approximation) -> Iterator[SmallMultiples | SliderChart]:
     """For each group of positions a row of charts, or a slider for each of the other variables."""
     rows = dict[tuple[str, int | None], list[SmallMultiples]]()
-    most = largest(values for one in result.surfaces for values in (one.target, one.network))
-    most_apart = largest(map(difference, result.surfaces))
-    for one in result.surfaces:
+    for one, maps in zip(result.surfaces, heat_maps(result), strict=True):
         where = f"{'Position' if len(one.positions) == 1 else 'Positions'} {', '.join(map(str, one.positions))}"
-        rows.setdefault((where, one.moved), []).append(small_charts(result, one, most, most_apart))
+        at = "" if one.at is None else f"variable {one.moved} = {one.at:g}"
+        rows.setdefault((where, one.moved), []).append(SmallMultiples(at, maps))
     for (where, moved), charts in sorted(rows.items(), key=lambda item: item[0][0]):
         if moved is None:
             yield replace(charts[0], title=where)
@@ -318,15 +314,15 @@ def surface_charts(result: Approximation) -> Iterator[SmallMultiples | SliderCha
             yield SliderChart(f"{where}:", f"variable {moved}", charts, start=STOPS.index(MIDDLE))
 
 
-def small_charts(result: Approximation, surface: Surface, most: float, most_apart: float) -> SmallMultiples:
-    """Target, network and difference; equal colours are equal values, given the largest of all surfaces."""
+def heat_maps(result: Approximation) -> Iterable[tuple[HeatMap, ...]]:
+    """Target, network and difference of each surface; on the whole page equal colours are equal values."""
     axes = f"variable {across(result.tokens, result.dim) + 1}", "variable 1", TICKS, TICKS
-    maps = [
-        HeatMap("target", *axes, surface.target, "{:.3f}", strongest=most, what="output"),
-        HeatMap("network", *axes, surface.network, "{:.3f}", strongest=most, what="output"),
-        HeatMap("network - target", *axes, difference(surface), "{:+.4f}", strongest=most_apart, what="difference"),
-    ]
-    return SmallMultiples("" if surface.at is None else f"variable {surface.moved} = {surface.at:g}", maps)
+    both = ((title, one) for s in result.surfaces for title, one in (("target", s.target), ("network", s.network)))
+    outputs = on_one_scale([HeatMap(title, *axes, values, "{:.3f}", what="output") for title, values in both])
+    gaps = on_one_scale(
+        [HeatMap("network - target", *axes, difference(s), "{:+.4f}", what="difference") for s in result.surfaces]
+    )
+    return zip(outputs[::2], outputs[1::2], gaps, strict=True)
 
 
 def attention(result: Approximation) -> str:

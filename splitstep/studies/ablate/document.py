@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
-from itertools import chain
 from typing import NamedTuple
 
 from ...experiments.sections import STEP, curves_chart, dots, pictures, reproduce, summary
 from ...experiments.statistics import Estimate
 from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples, Trail, TrailChart
 from ...report.document import Beside, Document, Evidence, Heading, Note, Part, folded
+from ...report.heat import on_one_scale
 from ...report.tables import Table
 from . import tables
 from .result import (
@@ -128,12 +127,6 @@ class Figure(NamedTuple):
         return f"{arm.name} ({remark})" if remark else arm.name
 
 
-def on_one_scale(maps: Sequence[HeatMap]) -> SmallMultiples:
-    """Heat maps beside each other in which a figure has the same colour."""
-    most = max((abs(v) for one in maps for v in chain(*one.values) if math.isfinite(v)), default=1.0)
-    return SmallMultiples("", [replace(one, strongest=most) for one in maps])
-
-
 def numbers(count: int, first: int = 1) -> list[str]:
     return [str(first + i) for i in range(count)]
 
@@ -151,7 +144,7 @@ def gradient_maps(result: Ablation) -> SmallMultiples:
                     arm.name, "step", "layer", columns, numbers(len(rows), 0)[::-1], rows, "{:+.2f}", what=OVER_LAST
                 )
             )
-    return on_one_scale(maps)
+    return SmallMultiples("", on_one_scale(maps))
 
 
 def logarithm(ours: float, theirs: float) -> float:
@@ -170,7 +163,7 @@ def group_maps(result: Ablation) -> SmallMultiples:
             even = [[*row, *[math.nan] * (count - len(row))] for row in rows.values()]
             names = [name.removeprefix(GROUP) for name in rows]
             maps.append(HeatMap(arm.name, "layer", "group", numbers(count), names, even, "{:+.2f}", what=OVER_FULL))
-    return on_one_scale(maps)
+    return SmallMultiples("", on_one_scale(maps))
 
 
 def ratios(ours: Iterable[Estimate | None], theirs: Iterable[Estimate | None]) -> list[float]:
@@ -187,7 +180,7 @@ def head_maps(result: Ablation, name: str) -> SmallMultiples:
             title = f"{arm.name} (two seeds)" if arm is result.full else arm.name
             heads, layers = numbers(len(rows[0]) if rows else 0), numbers(len(rows))[::-1]
             maps.append(HeatMap(title, "head", "layer", heads, layers, rows[::-1], "{:.3f}", what="nats"))
-    return on_one_scale(maps)
+    return SmallMultiples("", on_one_scale(maps))
 
 
 def information_planes(result: Ablation) -> SmallMultiples:
