@@ -1,24 +1,32 @@
 """What the study says: GLUE with intervals, charts, claims, differences, pre-training, all runs."""
 
+from collections.abc import Mapping, Sequence
+from itertools import product
 from statistics import fmean
+from typing import NamedTuple
+
+import numpy as np
 
 from ...experiments import sections
-from ...experiments.experiment import Difference
+from ...experiments.experiment import Difference, Sample
+from ...experiments.statistics import FEWEST
 from ...report.charts import Axis, SmallMultiples
 from ...report.document import Document, Evidence, folded
-from ...report.tables import Cell, Code, Column, Record, Table
+from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...schemes import label
 from ...support.words import counted, listed
 from ...tasks.glue import PARTS
 from .result import (
     LOSS,
     MEAN,
+    SETTLE,
     WITHOUT,
     Arm,
     FineTuning,
     GlueResult,
     OnTask,
     Row,
+    claimed,
     figures_of,
     glue_verdict,
     score_on,
@@ -27,18 +35,25 @@ from .result import (
 
 NAME = Column("start", text=True)
 FORM, MEAN_FORM = "{:.1f}", "{:.2f}"  # of points
+MOST = 16  # pairs whose signs are all tried
+PAIRS_NOTE = (
+    "The sign-flip test assumes no distribution. Its p is the share of all choices of signs whose mean is as far from "
+    f"zero. With n pairs p is at least 2^(1 - n), so fewer than {SETTLE} pairs cannot go below .05. With so few, the "
+    "headline calls the GLUE mean undecided, whatever the rule says."
+)
 TITLES = {"matthews": "Matthews", "f1": "F1", "accuracy": "accuracy", "pearson": "Pearson", "spearman": "Spearman"}
 
 
 def document(result: GlueResult) -> Document:
     """The whole document."""
+    claims = sections.claims_table(result.claims, "docs/results/pretrain.md")
     parts = [
         score_charts(result),
         sections.summary(
             result.made, result.runs, {"pre-trained network": len(result.bodies), "task": len(result.tasks)}
         ),
         Evidence("Scores on every task", [main_table(result)]),
-        *folded(sections.claims_table(result.claims, "docs/results/pretrain.md")),
+        *([Evidence("What the rule says", [*claims, *pairs_table(result)])] if claims else []),
         *folded([*differences(result), *without_table(result), *pretraining_table(result)]),
         *sections.pictures((row.name, row.scheme) for row in result.rows),
         *folded([sections.runs_table(map(run_record, result.runs), ["Scores in points."])]),
@@ -49,9 +64,71 @@ def document(result: GlueResult) -> Document:
 
 
 def headline(result: GlueResult) -> str:
-    """The answers of the rule, without their figures."""
-    clauses = "; ".join(f"{one.question}: {one.answer}" for one in result.claims[:2])
-    return f"{clauses}." if clauses else "Nothing was compared."
+    """What the pairs of networks settle or, of a single name, the answers of the rule; without figures."""
+    clauses = list(dict.fromkeys(map(clause, pairs_of(result))))
+    said = sorted(clauses, key=lambda one: one.endswith("undecided"))
+    said = "; ".join(said or [f"{one.question}: {one.answer}" for one in result.claims[:2]])
+    return f"{said[0].upper()}{said[1:]}." if said else "Nothing was compared."
+
+
+class Pairs(NamedTuple):
+    """A claim about two pre-trained rows: its difference, the rule's answer, and what each pair of networks has in
+    favour of it."""
+
+    found: Difference
+    answer: str
+    gains: Sequence[float]
+
+    @property
+    def sign_flip(self) -> float:
+        """The share of all choices of signs that bring the mean as far from zero."""
+        signs = np.array(list(product((1.0, -1.0), repeat=len(self.gains))))
+        return float((abs(signs @ np.array(self.gains)) >= abs(sum(self.gains)) * (1 - 1e-12)).mean())
+
+
+def pairs_of(result: GlueResult) -> list[Pairs]:
+    """The claims about pre-trained rows, pair by pair."""
+    arms, found = trained_arms(result), list[Pairs]()
+    for one, claim in zip(claimed(result.rows, result.differences), result.claims, strict=False):
+        if one.what in (MEAN, LOSS) and {one.of, one.to} <= arms.keys():
+            of, to, sign = arms[one.of][one.what].values, arms[one.to][one.what].values, -1 if one.what == LOSS else 1
+            found.append(Pairs(one, claim.answer, [sign * (of[seed] - to[seed]) for seed in one.seeds]))
+    return found
+
+
+def trained_arms(result: GlueResult) -> dict[str, Mapping[str, Sample]]:
+    """The figures of the pre-trained rows, body by body."""
+    names = [row.name for row in result.rows if row.kind == "pre-trained"]
+    return {name: Arm(name, "pre-trained", result.runs, result.bodies, result.in_mean).figures for name in names}
+
+
+def clause(pairs: Pairs) -> str:
+    """What pairs say, in words: few of them settle nothing, but may all agree."""
+    what, answer, sides = pairs.found.what, pairs.answer, {gain > 0 for gain in pairs.gains}
+    figure, better, worse = ("masked loss", "lower", "higher") if what == LOSS else ("GLUE mean", "higher", "lower")
+    if len(pairs.gains) < SETTLE:
+        agree = what == LOSS and len(pairs.gains) >= FEWEST and len(sides) == 1
+        answer, better = "supported" if agree else "undecided", f"{better if True in sides else worse} in each pair"
+    if answer == "undecided":
+        return f"{'GLUE' if what == MEAN else f'the {figure}'} is undecided"
+    return f"{pairs.found.of}'s {figure} is {'' if answer == 'supported' else 'not '}{better}"
+
+
+def pairs_table(result: GlueResult) -> list[Table]:
+    """The rule's answers beside the sign-flip test over the same pairs."""
+    records: list[Record] = [
+        {
+            Column("claim", text=True): f"{one.found.what}: {one.found.of} against {one.found.to}",
+            Column("the rule", text=True): one.answer,
+            Column("pairs"): str(len(one.gains)),
+            Column("in favour"): str(sum(gain > 0 for gain in one.gains)),
+            Column("sign-flip p"): f"{one.sign_flip:.4g}",
+            Column("least p"): f"{0.5 ** (len(one.gains) - 1):.2g}",
+        }
+        for one in pairs_of(result)
+        if 0 < len(one.gains) <= MOST
+    ]
+    return [Table.of(records, "", [PAIRS_NOTE], ON_PAGES)] if records else []
 
 
 def score_charts(result: GlueResult) -> SmallMultiples:
@@ -133,11 +210,10 @@ def differences(result: GlueResult) -> list[Table]:
 
 def without_table(result: GlueResult) -> list[Table]:
     """Differences of pre-trained rows in the mean of all tasks but one: whether one task alone makes a difference."""
-    trained = {row.name for row in result.rows if row.kind == "pre-trained"}
-    pairs = dict.fromkeys((one.of, one.to) for one in result.differences if {one.of, one.to} <= trained)
+    arms = trained_arms(result)
+    pairs = dict.fromkeys((one.of, one.to) for one in result.differences if {one.of, one.to} <= arms.keys())
     if len(result.in_mean) < 3 or not pairs:
         return []
-    arms = {name: Arm(name, "pre-trained", result.runs, result.bodies, result.in_mean).figures for name in trained}
     records: list[Record] = [
         {NAME: f"{of} - {to}"}
         | {

@@ -134,6 +134,7 @@ PEARSON_ON_STSB = "stsb pearson"
 OVERLAP = 62.0  # Pearson's correlation on STS-B of counting shared words, in points
 IN_POINTS, IN_NATS = Form("{:+.2f}", "points"), Form("{:+.4f}", "nats")  # per masked token
 MISSING = "no pre-training seed has both figures"
+SETTLE = 6  # pairs: with fewer, no test of their signs is significant at the level of 95%
 
 
 class Question(NamedTuple):
@@ -332,7 +333,8 @@ def glue_verdict(result: GlueResult) -> Verdict:
         return Verdict("open", f"WNLI alone says nothing about {listed([row.name for row in rows])}.")
     few = all(one.found is not None and one.found.lacks for one, _ in means) and set(result.in_mean) == set(DEFAULT)
     said = [f"claim that {one.question} is {one.answer}: {one.evidence}" for _, one in [*means, *others]]
-    return Verdict(kind_of((claim.answer for _, claim in means), few), f"The {'; the '.join(said)}.")
+    answers = (claim.answer if len(one.seeds) >= SETTLE else "undecided" for one, claim in means)
+    return Verdict(kind_of(answers, few), f"The {'; the '.join(said)}.")
 
 
 def alone(row: Row, scratch: Sequence[Claim]) -> str:
