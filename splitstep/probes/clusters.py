@@ -51,15 +51,10 @@ class Clustering(LayerStates):
         found: list[list[tuple[float, float, float]]] = []
         for x in self.states(passed):
             cosines = map(token_cosines, texts_of(x, passed.real, TEXTS))
-            found.append([(float(mean_pairwise(one)), *cluster_sizes(cluster_labels(one))) for one in cosines])
+            sizes = [(mean_pairwise(one), cluster_labels(one).bincount()) for one in cosines]
+            found.append([(float(mean), len(own), int(own.max()) / int(own.sum())) for mean, own in sizes])
         values = torch.tensor(found, dtype=torch.float64)  # [L + 1, texts, 3]
         return named_over_texts(("cosine", "clusters", "largest"), values)
-
-
-def cluster_sizes(labels: torch.Tensor) -> tuple[float, float]:
-    """How many clusters there are, and the share of the largest."""
-    counts = labels.bincount()
-    return float(len(counts)), int(counts.max()) / len(labels)
 
 
 @final

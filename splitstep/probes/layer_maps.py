@@ -134,11 +134,14 @@ def token_context(context: Any, text: int, token: int, states: Sequence[Tensor])
 
 
 @final
-class AtRest:
-    """A field that is 0 everywhere."""
+class Rest:
+    """A field that does nothing: its rate of change is zero or, where a part replaces the state, it is the state."""
+
+    def __init__(self, replaces: bool = False) -> None:
+        self.replaces = replaces
 
     def __call__(self, t: Any, x: Tensor, context: Any) -> Tensor:
-        return torch.zeros_like(x)
+        return x if self.replaces else torch.zeros_like(x)
 
     def flow(self, t: Any, h: float, x: Tensor, context: Any) -> Tensor:
         return x
@@ -146,7 +149,7 @@ class AtRest:
 
 def alone(field: Any) -> Any:
     """The field as a token without neighbours has it."""
-    return AtRest() if isinstance(field, Diffusion) else field
+    return Rest() if isinstance(field, Diffusion) else field
 
 
 def last_real(real: Tensor | None, x: Tensor) -> list[int]:

@@ -9,6 +9,13 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def duration(seconds: float) -> str:
+    """A time for people: about 45 seconds, about 3 minutes, about 1.5 hours."""
+    if seconds < 90:
+        return f"about {counted(max(1, round(seconds)), 'second')}"
+    return f"about {seconds / 60:,.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:,.1f} hours"
+
+
 def listed(names: Sequence[str]) -> str:
     """The names as people list them: one; one and two; one, two and three."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -16,6 +16,7 @@ from ..support.documents import parse_json
 from ..support.typed import plain
 from .directory import RunDirectory
 
+EVERY = 10.0  # seconds between two lines, where a line cannot be written over
 Figures = dict[str, Any]
 Counting = Callable[[int, int], None]
 """Called with the number done and the total."""
@@ -33,17 +34,28 @@ def shown(figures: Figures) -> str:
 def counting(title: str, at_once: bool = False, unit: str = "lines") -> Counting:
     """Counts lines or other units on standard error: in place on a terminal, elsewhere one message every ten seconds,
     the first after ten seconds or at once, and a last one at the end if there was a first."""
-    last, begun = -inf if at_once else time.monotonic(), False
+    line = Line(at_once)
 
     def show(number: int, total: int) -> None:
-        nonlocal last, begun
-        if sys.stderr.isatty():
-            print(f"\r{title} {number:,}/{total:,} {unit}", end="\n" * (number == total), file=sys.stderr, flush=True)
-        elif time.monotonic() - last > 10 or (begun and number == total):
-            last, begun = time.monotonic(), True
-            print(f"{title} {number:,}/{total:,} {unit}", file=sys.stderr, flush=True)
+        line.show(f"{title} {number:,}/{total:,} {unit}", number == total, line.begun and number == total)
 
     return show
+
+
+@final
+class Line:
+    """A line on standard error: written over on a terminal, elsewhere written anew every ten seconds."""
+
+    def __init__(self, at_once: bool = True) -> None:
+        self.last, self.begun = -inf if at_once else time.monotonic(), False
+
+    def show(self, text: str, ends: bool = False, now: bool = False) -> None:
+        """The line as it is; on a terminal it `ends`, elsewhere it is written `now` whenever the last one was."""
+        if sys.stderr.isatty():
+            print(f"\r\033[K{text}", end="\n" * ends, file=sys.stderr, flush=True)
+        elif now or time.monotonic() - self.last > EVERY:
+            self.last, self.begun = time.monotonic(), True
+            print(text, file=sys.stderr, flush=True)
 
 
 @final
@@ -53,7 +65,7 @@ class Progress:
     def __init__(self, title: str, total: int, quiet: bool = False) -> None:
         self.title, self.total, self.quiet = title, total, quiet
         self.bar: Any = None
-        self.line = 0.0
+        self.line = Line()
 
     def __enter__(self) -> Progress:
         if not self.quiet and sys.stderr.isatty():
@@ -83,10 +95,9 @@ class Progress:
         left = "" if seconds_left is None else f"{seconds_left:,.0f} s left"
         if self.bar is not None:
             self.bar.update(self.task, completed=step, figures=shown(figures), left=left)
-        elif not self.quiet and (force or time.monotonic() - self.line > 10):
-            self.line = time.monotonic()
+        elif not self.quiet:
             said = filter(None, (self.title, f"step {step}/{self.total}", shown(figures), left))
-            print("  ".join(said), file=sys.stderr, flush=True)
+            self.line.show("  ".join(said), now=force)
 
     def __exit__(self, *error: object) -> None:
         if self.bar is not None:

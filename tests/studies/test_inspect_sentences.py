@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from inspections import findings, inspected, series
+from inspections import findings, inspected, series, shares_of
 from pretrained_folders import bert, llama, tokenizer
 from scipy import stats
 from tiny import inputs, labels, tiny
@@ -17,12 +17,10 @@ from splitstep.studies.inspect.evidence import Coordinate, CutList, Evidence, He
 from splitstep.studies.inspect.judge import Judge
 from splitstep.studies.inspect.measures import (
     bits_per_byte,
-    coordinate_shares,
     health,
     held,
     held_costs,
     lens_losses,
-    of_others,
     predicted_bytes,
     token_means,
     uniform_guess,
@@ -265,10 +263,7 @@ def test_bits_per_byte_of_the_end_of_a_text_are_of_the_tokens_that_have_labels()
 def test_holding_a_coordinate_is_writing_it_before_every_layer(read: Any) -> None:
     """By hooks on the model itself."""
     net: Any = read.flow.model
-    means = of_others(token_means(read, (3,)))
-    for i in range(2):
-        wanted = token_means(read, (3,))[1 - i]  # the other text's
-        torch.testing.assert_close(means[i], wanted)
+    means = token_means(read, (3,)).flip(0)  # of each text, those of the other one
     values = torch.stack([means[:, state] for state in range(5)], 1)
     calls = iter(range(5))
 
@@ -289,7 +284,7 @@ def test_holding_a_coordinate_is_writing_it_before_every_layer(read: Any) -> Non
 
 
 def test_shares_are_means_over_tokens_with_and_without_the_first(read: Any) -> None:
-    found = coordinate_shares(read)
+    found = shares_of(read)
     for i, state in ((0, 0), (1, 3)):
         x = read.starts[state][i].double()
         each = x.square() / x.square().sum(-1, keepdim=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from inspections import findings, inspected, series
+from inspections import findings, inspected, series, shares_of
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import WhitespaceSplit
@@ -28,7 +28,6 @@ from splitstep.studies.inspect.cuts import Cuts, Passed, cut_list, greedy_list, 
 from splitstep.studies.inspect.evidence import Evidence, Swapped
 from splitstep.studies.inspect.judge import Judge
 from splitstep.studies.inspect.measures import (
-    coordinate_shares,
     coordinates,
     health,
     held_costs,
@@ -211,7 +210,7 @@ def test_a_coordinate_of_set_share(size: float) -> None:
         model.embedding.tokens.weight[0, 0] = 2.0
         model.head.weight[5, EXTRA] = 1.0
     one, ids, planted = seen(model), texts(), size == 1.0
-    found = coordinates(coordinate_shares(one))
+    found = coordinates(shares_of(one))
     assert [(c.coordinate, c.state) for c in found] == ([(EXTRA, 1)] if planted else [])
     share, first = size**2 / (1 + size**2), size**2 / (4 + size**2)
     for c in found:

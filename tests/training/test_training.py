@@ -348,7 +348,7 @@ def test_the_verb_and_the_end_of_training_show_how_far_an_evaluation_is(
     assert "test: evaluated 1/4 batches\n" in capsys.readouterr().err
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     assert cli.main(("evaluate", str(tmp_path / "run"))) == 0
-    assert capsys.readouterr().err == "".join(f"\revaluated {n}/4 batches" for n in range(1, 5)) + "\n"
+    assert capsys.readouterr().err == "".join(f"\r\033[Kevaluated {n}/4 batches" for n in range(1, 5)) + "\n"
 
 
 def test_a_run_is_a_function_of_its_recipe(tmp_path: Path) -> None:

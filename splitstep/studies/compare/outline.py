@@ -11,8 +11,9 @@ from ...report.document import Document, Verdict
 from ...report.result import Report
 from ...report.tables import EVERYWHERE, Column, Pairs, Record, Table
 from ...support.typed import plain
-from ...support.words import counted
+from ...support.words import counted, duration
 from ...tasks.measures import Metric
+from .design import MOST_SEEDS
 from .pace import Pace
 from .standing import unit_of
 
@@ -115,23 +116,32 @@ def passes(plan: Outline) -> list[tuple[str, str]]:
     if plan.text is None:
         return []
     times = plan.steps * plan.arms[0].pace.tokens / plan.text
-    base = plan.recipe["train"]["steps"]
-    used = ": the text is used up, and more time would not help" if times <= 1 < times * (base + 1) / base else ""
-    return [("text", f"{plan.text:,} tokens for training; the longest run sees {times:.2f} times as many{used}")]
+    return [("text", f"{plan.text:,} tokens for training; the longest run sees {times:.2f} times as many")]
 
 
-def duration(seconds: float) -> str:
-    """A time for people."""
-    if seconds < 90:
-        return f"about {seconds:,.0f} seconds"
-    return f"about {seconds / 60:,.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:,.1f} hours"
+def used_up(plan: Outline) -> str:
+    """That a step more would need more text, if so, and whether time could still go into seeds."""
+    if plan.text is None:
+        return ""
+    times, base = plan.steps * plan.arms[0].pace.tokens / plan.text, plan.recipe["train"]["steps"]
+    if not times <= 1 < times * (base + 1) / base:
+        return ""
+    full = ", and more time would not help" if len(plan.seeds) >= MOST_SEEDS else ""
+    return f"; with {counted(plan.steps, 'step')} the text is used up{full}"
+
+
+def announced(plan: Outline) -> str:
+    """What is said before the runs begin: the plan in one sentence, and what was changed in each config."""
+    changed = [f"{one.name}: {', '.join(one.remarks)}" for one in plan.arms if one.remarks]
+    return "\n".join([summary(plan), *changed])
 
 
 def summary(plan: Outline) -> str:
     """The plan in one sentence."""
-    found, time = plan.detectable, f"{counted(plan.runs, 'run')} take {duration(plan.seconds)} here"
+    found, used = plan.detectable, used_up(plan)
+    time = f"{counted(plan.runs, 'run')} take {duration(plan.seconds)} here"
     if found is None:
-        return f"{time}."
+        return f"{time}{used}."
     unit = unit_of(plan.metric)
     size = f"{unit.size(found.size)} [{unit.numbers((found.low, found.high))}]"
-    return f"{time}; by the spread of short runs, {counted(found.seeds, 'seed')} detect {size} with 80% power."
+    return f"{time}; by the spread of short runs, {counted(found.seeds, 'seed')} detect {size} with 80% power{used}."

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...report import charts as kinds
 from ...report.charts import Axis, ComplexPlane, Explained, HeatMap, Line, LineChart
-from ...report.document import Heading, Part, in_pairs
+from ...report.document import Evidence, Part, in_pairs
 from ...report.moving import visible
 from .result import Inspection, Series
 
@@ -122,12 +122,12 @@ APART = ("Outlier coordinates", "Beside it")  # sections with tables of their ow
 
 
 def sections(result: Inspection) -> Iterator[Part]:
-    """The curves under their headings, as far as they were measured, after what is drawn in other ways."""
+    """The curves of each section, as far as they were measured, after what is drawn in other ways."""
     before = {"Trajectories": cka_maps, "Attention": rollout_map, "Jacobians": spectra}
     names = [name for name in dict.fromkeys(one.section for one in CURVES) if name not in APART]
     for name in (*names, OTHERS):
         if charts := [*(before[name](result) if name in before else ()), *curves(result, name)]:
-            yield from (Heading(name, name=name), *arranged(charts))
+            yield Evidence(name, arranged(charts))
 
 
 def curves(result: Inspection, section: str) -> Iterator[Explained]:

@@ -15,9 +15,9 @@ from torch import Tensor
 from ...flows.flow import OwnFlow, one_state
 from ...probes.probe import lengths, numbers
 from ...probes.similarity import linear_cka
-from ...probes.watching import is_vocabulary, real_tokens
+from ...probes.watching import is_vocabulary
 from .cuts import Passed, changes_at, states_from
-from .measures import uniform_guess
+from .measures import real_of, states_of_texts, uniform_guess
 from .own_probes import directions
 
 LAYERWISE = "increments, CKA and layers of one inside the other do not apply"
@@ -46,7 +46,7 @@ def tokens_apart(one: Passed, other: Passed) -> str:
 def layers_beside(one: Passed, other: Passed) -> list[dict[str, tuple[float, ...]]]:
     """Of each text, in the mean over its tokens, how far each layer's increments dx of both models are apart in
     direction, 1 - cos, and relative to those of the first, |dx' - dx| / |dx|; and the debiased CKA of the states."""
-    pairs = zip(states_of_texts(one), states_of_texts(other), strict=True)
+    pairs = zip(*([x.double() for x in states_of_texts(both)] for both in (one, other)), strict=True)
     return [
         {
             "cosine distance": numbers([turn(*dx).mean() for dx in steps(x, y)]),
@@ -55,19 +55,6 @@ def layers_beside(one: Passed, other: Passed) -> list[dict[str, tuple[float, ...
         }
         for x, y in pairs
     ]
-
-
-def states_of_texts(passed: Passed) -> Iterator[Tensor]:
-    """The states [L + 1, tokens, width] of each text, without padding."""
-    states = torch.stack([one_state(x) for x in passed.starts]).double()
-    real = real_of(passed)
-    for i, x in enumerate(states.unbind(1)):
-        yield x if real is None else x[:, real[i]]
-
-
-def real_of(passed: Passed) -> Tensor | None:
-    """Which tokens [B, T] are not padding."""
-    return real_tokens(passed.inputs, one_state(passed.starts[0]), "decoder_input_ids" in passed.inputs)
 
 
 def steps(x: Tensor, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -110,13 +97,8 @@ def divergence(one: Passed, other: Passed) -> tuple[list[float], str]:
     if p.shape != q.shape:
         return [], f"the models choose among {p.shape[-1]:,} and among {q.shape[-1]:,}: {NO_KL}"
     rows = zip(p, q, [None] * len(p) if real is None or p.ndim < 3 else real, strict=True)
-    return [float(mean_kl(*row)) for row in rows], ""  # one at a time: logits are large
-
-
-def mean_kl(p: Tensor, q: Tensor, real: Tensor | None) -> Tensor:
-    """The mean over the tokens that are not padding."""
-    found = kl_of_logits(p, q)
-    return (found if real is None else found[real]).mean()
+    found = ((kl_of_logits(a, b), mask) for a, b, mask in rows)  # one at a time: logits are large
+    return [float((one if mask is None else one[mask]).mean()) for one, mask in found], ""
 
 
 def kl_of_logits(p: Tensor, q: Tensor) -> Tensor:

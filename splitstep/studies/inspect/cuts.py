@@ -21,6 +21,7 @@ from ...flows.layers import only_layers
 from ...flows.skipping import states_after
 from ...integrate import State, Step, integrate
 from ...opening import Opened
+from ...probes.layer_maps import Rest
 from ...scheme import Scheme
 from ...support.files import whole_folder
 from ...support.words import listed
@@ -69,12 +70,8 @@ def steps_of(flow: Flow, layer: int) -> list[Step]:
     return stack.steps()[layer * stack.substeps : (layer + 1) * stack.substeps]
 
 
-def as_it_is(layer: int, x: State) -> State:
-    return x
-
-
 def states_from(
-    flow: Flow, first: int, x: State, context: Any, gone: Collection[int], change: Change = as_it_is
+    flow: Flow, first: int, x: State, context: Any, gone: Collection[int], change: Change = lambda _, x: x
 ) -> list[State]:
     """The states after layer `first`, which is given x, and after all later ones; those that are gone do nothing. Each
     is given change(layer, state) instead of its state."""
@@ -142,20 +139,6 @@ def hands_on(scheme: Scheme, name: str, resting: Collection[str]) -> bool:
     """Whether a field that rests must hand on the state: the first of a part that replaces it, if all of them rest."""
     parts = (part for _, part in scheme.substeps if part.replaces and set(part.fields) <= set(resting))
     return any(part.fields[0] == name for part in parts)
-
-
-@final
-class Rest:
-    """A field that does nothing: its rate of change is zero or, where a part replaces the state, it is the state."""
-
-    def __init__(self, replaces: bool) -> None:
-        self.replaces = replaces
-
-    def __call__(self, t: Any, x: Tensor, context: Any) -> Tensor:
-        return x if self.replaces else torch.zeros_like(x)
-
-    def flow(self, t: Any, h: float, x: Tensor, context: Any) -> Tensor:
-        return x
 
 
 @final

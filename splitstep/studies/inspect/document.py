@@ -1,17 +1,17 @@
-"""What an inspection says: sentences with figures first, then the charts and tables of what was measured."""
+"""What an inspection says: a headline, the particles, sentences with figures, then what was measured, folded."""
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean, stdev
 
 from ...experiments.sections import reproduced
-from ...report.document import Document, Heading, Note, Part, Verdict
+from ...report.document import Document, Evidence, Note, Part, Verdict, folded
 from ...report.tables import NOT_ON_PAGES, ON_PAGES, Cell, Column, Table, lines
 from ...support.words import counted
 from .charts import arranged, curves, cut_charts, particle_charts, sections, swap_chart
 from .gradient import depth_gradient, gradient_table
 from .result import Inspection, ModelFindings
-from .sentences import Said, differences, sentences
-from .spelling import SHARE, over_texts, unit_of
+from .sentences import FREE, SINK, Said, differences, sentences, stopped
+from .spelling import SHARE, above, below, columns, minus, over_texts, sentence, unit_of
 
 COLUMNS = (
     ("cosine", "drift", "previous", "{:.3f}"),
@@ -42,27 +42,58 @@ COORDINATES_NOTE = (
 
 
 def document(result: Inspection) -> Document:
-    """The sentences first, then particles, what cuts cost, the charts, the tables: what was measured, and no more."""
-    said = sentences(result)
+    """One picture, then the sentences, then what they rest on: what was measured, and no more."""
+    said, particles, cuts = sentences(result), list(particle_charts(result)), list(cut_charts(result))
+    first, *others = particles or [None]
     call = "splitstep.studies.inspect.inspection(...)"
-    short = shortened(layers_table(result))
-    long = [layers_table(result), missing_table(result)]
     parts = [
-        Note(about(result)),
+        *([first] if first else cuts[:1]),
         *unfinished(result),
         *(Verdict("settled", one.text, one.section) for one in said.sentences),
         *absent(said),
-        *particle_charts(result),
+        Note(about(result)),
+        *section("Tokens of the other model", others),
         *section("Health", [models_table(result)]),
-        *section("Layers left out", [*cut_charts(result), lists_table(result)]),
+        *section("Layers left out", [*(cuts if first else cuts[1:]), lists_table(result)]),
         *section("Outlier coordinates", [coordinates_table(result), *curves(result, "Outlier coordinates")]),
         *section("Beside it", [differences_table(result), *beside(result)]),
         *sections(result),
         *gradient(result),
-        *(one for one in (short, *long) if one.rows),
+        *([shortened(layers)] if (layers := layers_table(result)).rows else []),
+        *folded([layers, missing_table(result)]),
         *reproduced(result.made, call, result.made.entries("commit", "date", "versions")),
     ]
-    return Document(f"Inside {result.model.label}", parts, verdict(result, said))
+    return Document(f"Inside {result.model.label}", parts, verdict(result, said), headline(result, said))
+
+
+def headline(result: Inspection, said: Said) -> str:
+    """What the first two findings say, without their figures."""
+    model, other = result.model, result.other
+    if stops := stopped(model):
+        return f"{sentence(stops.why)}."
+    found = {one.name for one in said.sentences}
+    clauses = [f"it differs from {other.label}"] if other and not other.random and "against" in found else []
+    clauses += [layers_in_words(model)] if "layers" in found else []
+    clauses += [f"{attending(model)} to the first token"] if "first token" in found else []
+    clauses += ["few coordinates hold much of the norm"] if "outliers" in found else []
+    clauses += ["all weights and states are finite"] if "health" in found else []
+    return f"{sentence('; '.join(clauses[:2]))}." if clauses else ""
+
+
+def layers_in_words(model: ModelFindings) -> str:
+    """Whether layers are free: together, if that was tried, else one at a time."""
+    lists = [one.changes for one in model.evidence.cuts if one.changes]
+    tried = lists[0] if lists else [one.changes for one in model.skipped]
+    free = sum(below(one, FREE) for one in tried)
+    return f"{('some layers' if free > 1 else 'one layer') if free else 'no layer'} can be left out for free"
+
+
+def attending(model: ModelFindings) -> str:
+    """How many layers attend to the first token, in words."""
+    found, uniform = (columns(model.find("attention", name)) for name in ("first token", "uniform"))
+    many = sum(above(row, SINK) and above(minus(row, uniform.get(k, row))) for k, row in found.items())
+    which = "one layer" if many < 2 else "most layers" if 2 * many > len(found) else "some layers"
+    return f"{which} attend{'s' * (many < 2)}"
 
 
 def verdict(result: Inspection, said: Said) -> Verdict:
@@ -86,9 +117,9 @@ def absent(said: Said) -> Iterator[Note]:
 
 
 def section(title: str, parts: Sequence[Part]) -> list[Part]:
-    """Parts under a heading to which sentences link; none, if they are empty tables."""
+    """Parts that are folded under a title to which sentences link; none, if they are empty tables."""
     filled = [one for one in parts if not isinstance(one, Table) or one.rows]
-    return [Heading(title, name=title), *filled] if filled else []
+    return [Evidence(title, filled)] if filled else []
 
 
 def beside(result: Inspection) -> list[Part]:

@@ -15,7 +15,7 @@ from .evidence import CutList, Evidence, Half, Health, Held, Swapped
 from .groups import coordinates_of
 from .own_probes import rounded, rounded_rows, token_paths
 from .plan import DEEP, DEFAULT
-from .result import Along, Matrix, Missing, ModelFindings, Outlier, Series, Skipped, Spectrum
+from .result import Along, Matrix, Missing, ModelFindings, Series, Skipped, Spectrum
 from .units import Store
 
 EIGENVALUES = 256  # of a layer that are kept for the page
@@ -30,7 +30,6 @@ NO_PROBES = {
     "list",
     "held",
     "loss",
-    "coordinates",
     "paths",
     "swap",
     "divergence",
@@ -66,14 +65,14 @@ def findings(store: Store, role: str, listed: Collection[int] | None = None) -> 
     about: dict[str, Any] = dict(store.found[f"{role}/about"].about)
     texts = [(name, tuple(tokens)) for name, tokens in about.pop("texts")]
     states = [one["states"] for one in found.figures.get("paths", []) if isinstance(one["states"], Tensor)]
-    shares = tensors(found, "sizes", "shares")
+    [shares, *_] = tensors(found, "sizes", "shares")
     circles = tuple(one for one in spectra(found) if listed is None or one.layer in listed)
     about["notes"] = tuple(about["notes"])
     return ModelFindings(
-        **about, width=shares[0].shape[-1],
+        **about, width=shares.shape[-1],
         losses=tuple(rounded(value) for value in numbers(found, "loss", "loss")), series=tuple(series(found)),
         matrices=tuple(matrices(found, texts[0][1])), spectra=circles,
-        paths=tuple(token_paths(states, texts[: len(states)])), outliers=tuple(outliers(shares)),
+        paths=tuple(token_paths(states, texts[: len(states)])),
         skipped=tuple(skipped(found)), missing=tuple(Missing(*one) for one in sorted(found.missing.items())),
         evidence=evidence(store, role, found),
     )  # fmt: skip
@@ -121,11 +120,6 @@ def spectra(found: Units) -> Iterator[Spectrum]:
             order = torch.linalg.vector_norm(values, dim=-1).argsort(descending=True)
             places = torch.linspace(0, len(order) - 1, min(len(order), EIGENVALUES)).round().long()
             yield Spectrum(layer, *rounded_rows(values[order[places]].T, 3))
-
-
-def outliers(shares: list[Tensor]) -> Iterator[Outlier]:
-    for state, one in enumerate(torch.stack([one.double() for one in shares]).mean(0)):
-        yield Outlier(state, int(one.argmax()), rounded(float(one.max())))
 
 
 def cut_units(found: Units, kind: str) -> Iterator[tuple[list[str], tuple[float, ...]]]:

@@ -33,6 +33,13 @@ class GradientPart(NamedTuple):
     random: Estimate | None
     decision: Answer
 
+    @property
+    def figures(self) -> str:
+        """Both in words."""
+        if self.trained is None or self.random is None:
+            return "not measured"
+        return f"{shown(self.trained)} against {shown(self.random)} at random"
+
 
 def text_by_text(values: Sequence[float]) -> Sample:
     """The finite figures of texts."""
@@ -73,19 +80,13 @@ def depth_gradient(result: Inspection) -> Verdict:
     if not parts:
         return Verdict("too few", "Depth gradient: not decided, since there is no null model beside the model.")
     claim, decision = "Training installs a depth gradient", all_of(one.decision for one in parts)
-    why = "; ".join(f"{one.name}: {one.decision}, {figures_text(one)}" for one in parts)
+    why = "; ".join(f"{one.name}: {one.decision}, {one.figures}" for one in parts)
     lacking = all(one.trained is None or one.trained.low is None for one in parts)
     kind = "settled" if decision != "undecided" else "too few" if lacking else "open"
     add = "--spectra 8" if result.texts > 2 else "--texts 8 --spectra 8"
     advice = f" An interval needs 3 texts or more, and Jacobians were taken on {result.differentiated}: add {add}."
     measured = result.model.find("jacobian", "complex") is not None
     return Verdict(kind, f"{claim}: {decision} ({why}).{advice if lacking and measured else ''}")
-
-
-def figures_text(part: GradientPart) -> str:
-    if part.trained is None or part.random is None:
-        return "not measured"
-    return f"{shown(part.trained)} against {shown(part.random)} at random"
 
 
 def shown(found: Estimate | None) -> str:

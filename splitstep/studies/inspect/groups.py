@@ -27,9 +27,9 @@ from .cuts import (
     letters_of,
 )
 from .evidence import Coordinate, Health
-from .measures import MOST, coordinate_shares, coordinates, health, held_costs, lens_losses, whole_health
+from .measures import MOST, coordinates, health, held_costs, lens_losses, likely_coordinates, whole_health
 from .own_probes import Guarded, KeptStates, SavedStates, Sizes
-from .plan import FEWER, NOT_OF_NULL, OTHERS, TRIED
+from .plan import FEWER, FEWER_OF_NULL, NOT_OF_NULL, OTHERS, TRIED
 from .subject import Batch, Subject
 from .units import Found, Store
 
@@ -38,15 +38,15 @@ KEPT = {("sizes", "shares"), ("cka_layers", "matrix"), ("paths", "states")}  # t
 FIRST = {("jacobian", "J eigenvalues"), ("rollout", "weights")}  # of the first text
 OWN: Mapping[str, type[Probe]] = {"sizes": Sizes, "paths": KeptStates}
 COSTS = {
-    "pass": 4.0, "held": 1.0, "lens": 2.0, "rank": 1.0, "cut": 0.25, "jacobian": 25.0, "products": 15.0,
-    "leading": 60.0, "commutator": 60.0, "communities": 60.0,
+    "lens": 2.0, "rank": 1.0, "jacobian": 25.0, "products": 12.0, "leading": 60.0, "commutator": 50.0,
+    "communities": 25.0,
 }  # fmt: skip
-"""What units take, in passes of their batch, about: measured on SmolLM2. Others take a tenth of one."""
+"""What probes take, in passes of their batch, about: measured on SmolLM2. Others take a tenth of one."""
 
 
 class Group(NamedTuple):
-    """Units that are found together: each with its cost in passes of the first batch. `do` finds those of them that are
-    not there, and keeps each."""
+    """Units that are found together: each with its cost in seconds, about. `do` finds those of them that are not there,
+    and keeps each."""
 
     subject: Subject
     what: str  # such as "layers left out": groups of one kind are counted
@@ -54,14 +54,21 @@ class Group(NamedTuple):
     do: Callable[[Sequence[str], Keep], None]
 
 
-def weight(subject: Subject, batch: Batch) -> float:
-    """How large a batch is, beside the first one."""
-    first = subject.batches()[0]
-    return len(batch.numbers) / len(first.numbers) * length(batch) / length(first)
+def seconds(subject: Subject, *batches: Batch) -> float:
+    """How long a pass of batches takes, by the size of the first one."""
+    return subject.pace * sum(map(size, batches)) / size(subject.batches()[0])
 
 
-def length(batch: Batch) -> int:
-    return max(x.shape[1] if x.ndim > 1 else 1 for x in batch.inputs.values() if isinstance(x, Tensor))
+def size(batch: Batch) -> int:
+    """The tokens of a batch."""
+    length = max(x.shape[1] if x.ndim > 1 else 1 for x in batch.inputs.values() if isinstance(x, Tensor))
+    return len(batch.numbers) * length
+
+
+def cut_cost(subject: Subject, start: float, *batches: Batch) -> float:
+    """How long batches take from a layer on: later layers, and the head."""
+    share = subject.head + (1 - subject.head) * (1 - start / subject.layers)
+    return share * seconds(subject, *batches)
 
 
 def groups_of(subject: Subject) -> Iterator[Group]:
@@ -81,7 +88,8 @@ def groups_of(subject: Subject) -> Iterator[Group]:
 
 def seen(subject: Subject, k: int, batch: Batch, names: Sequence[str], what: str = "batches") -> Group:
     """Probes on one pass of a batch."""
-    chosen = {name: [b for b, i in enumerate(batch.numbers) if i < FEWER.get(name, i + 1)] for name in names}
+    fewer = {**FEWER, **FEWER_OF_NULL} if subject.random else FEWER
+    chosen = {name: [b for b, i in enumerate(batch.numbers) if i < fewer.get(name, i + 1)] for name in names}
     units = {f"{subject.role}/{name}/{k}": name for name in names if chosen[name]}
 
     def do(missing: Sequence[str], keep: Keep) -> None:
@@ -95,7 +103,7 @@ def seen(subject: Subject, k: int, batch: Batch, names: Sequence[str], what: str
             rows = {batch.numbers[b]: kept_of(units[unit], batch.numbers[b], one) for b, one in found.items() if one}
             keep(unit, Found(rows, why))
 
-    costs = {unit: COSTS.get(name, 0.1) * weight(subject, batch) for unit, name in units.items()}
+    costs = {unit: COSTS.get(name, 0.1) * seconds(subject, batch) for unit, name in units.items()}
     return Group(subject, what, costs, do)
 
 
@@ -125,7 +133,7 @@ def rows_of(batches: Sequence[Batch], name: str, values: Sequence[float]) -> dic
 
 
 def at_rest(subject: Subject, k: int, batch: Batch) -> Group:
-    """What one pass of a batch shows without a probe: losses, health, the shares of coordinates."""
+    """What one pass of a batch shows without a probe: losses and health."""
     role = subject.role
 
     def do(missing: Sequence[str], keep: Keep) -> None:
@@ -133,14 +141,12 @@ def at_rest(subject: Subject, k: int, batch: Batch) -> Group:
         spelt = [subject.source.texts[i].spelt for i in batch.numbers]
         keep(f"{role}/loss/{k}", Found({} if one.losses is None else rows_of([batch], "loss", one.losses)))
         keep(f"{role}/health/{k}", Found(about=plain(health(one, spelt))))
-        shares = zip(batch.numbers, coordinate_shares(one), strict=True)
-        keep(f"{role}/coordinates/{k}", Found({i: {"shares": x} for i, x in shares}))
         lens = lens_losses(one) if one.judge.by == "labels" and not subject.random else []
         keep(f"{role}/task lens/{k}", Found({i: {"loss": row} for i, row in zip(batch.numbers, lens, strict=False)}))
 
-    names = ("loss", "health", "coordinates", "task lens")
-    costs = dict.fromkeys((f"{role}/{name}/{k}" for name in names), COSTS["pass"] / len(names))
-    return Group(subject, "batches", {name: cost * weight(subject, batch) for name, cost in costs.items()}, do)
+    cost = seconds(subject, batch) * (batch.numbers not in subject.passes)
+    costs = {f"{role}/{name}/{k}": cost / 3 for name in ("loss", "health", "task lens")}
+    return Group(subject, "batches", costs, do)
 
 
 def as_a_whole(subject: Subject) -> Iterator[Group]:
@@ -161,12 +167,14 @@ def as_a_whole(subject: Subject) -> Iterator[Group]:
     yield Group(subject, "batches", {f"{role}/whole health/0": 0.1}, healthy)
     names = [f"{role}/held {n}/0" for n in range(MOST)]
     if not subject.random:
-        yield Group(subject, "coordinates held", dict.fromkeys(names, COSTS["held"]), hold)
+        likely, cost = likely_coordinates(subject.passed(tried[0])), 2 * seconds(subject, *tried)
+        costs = {unit: cost * (n < likely) for n, unit in enumerate(names)}
+        yield Group(subject, "coordinates held", costs, hold)
 
 
 def coordinates_of(store: Store, role: str) -> tuple[Coordinate, ...]:
     """The coordinates that hold much of the norm, from the shares of all texts that are there."""
-    rows = {i: row for one in store.of(f"{role}/coordinates/").values() for i, row in one.rows.items()}
+    rows = {i: row for one in store.of(f"{role}/sizes/").values() for i, row in one.rows.items()}
     found = [x for _, row in sorted(rows.items()) if isinstance(x := row["shares"], Tensor)]
     return coordinates(torch.stack(found)) if found else ()
 
@@ -176,28 +184,28 @@ def cuts(subject: Subject) -> Iterator[Group]:
     tried = subject.batches(range(min(TRIED, len(subject.source.texts))))
     for layer in subject.chosen:
         cost = partial(left_out, layers=[layer])
-        yield one_out(subject, "layers left out", f"out {layer}", tried, cost)
+        yield one_out(subject, "layers left out", f"out {layer}", tried, cost, layer + 1)
     if not subject.plan.cut:
         return
     letters = letters_of(subject.flow.scheme)
     for layer in subject.chosen if len(letters) > 1 else ():
         for letter in letters:
             cost = partial(half_left_out, layer=layer, letter=letter)
-            yield one_out(subject, "half-steps left out", f"half {layer} {letter}", tried, cost)
+            yield one_out(subject, "half-steps left out", f"half {layer} {letter}", tried, cost, layer + 0.5)
     yield together(subject)
 
 
 def one_out(
-    subject: Subject, what: str, name: str, tried: Sequence[Batch], cost: Callable[[Passed], list[float]]
+    subject: Subject, what: str, name: str, tried: Sequence[Batch], cost: Callable[[Passed], list[float]], start: float
 ) -> Group:
-    """What one cut costs, batch by batch."""
+    """What one cut costs, batch by batch, of which only later layers run."""
     units = {f"{subject.role}/{name}/{k}": batch for k, batch in enumerate(tried)}
 
     def do(missing: Sequence[str], keep: Keep) -> None:
         for unit in missing:
             keep(unit, Found(rows_of([units[unit]], "change", cost(subject.passed(units[unit])))))
 
-    return Group(subject, what, {unit: weight(subject, batch) * COSTS["cut"] for unit, batch in units.items()}, do)
+    return Group(subject, what, {unit: cut_cost(subject, start, batch) for unit, batch in units.items()}, do)
 
 
 def together(subject: Subject) -> Group:
@@ -217,10 +225,10 @@ def together(subject: Subject) -> Group:
         kept = cut_list("greedy", found, len(texts_of(choosing)), tried)
         keep(f"{role}/list {many}/0", Found(about={"cut": plain(kept)}))
 
-    large = sum(weight(subject, one) for one in judging)
-    costs = dict.fromkeys(steps, COSTS["cut"] * sum(weight(subject, one) for one in choosing))
-    costs |= dict.fromkeys(tries if judging else (), COSTS["cut"] * 2 * large)
-    return Group(subject, "lists of layers", {**costs, f"{role}/list {many}/0": 0.0}, do)
+    middle = subject.layers / 2
+    costs = dict.fromkeys(steps, cut_cost(subject, middle, *choosing))
+    costs |= dict.fromkeys(tries if judging else (), cut_cost(subject, middle, *judging))
+    return Group(subject, "lists of layers", {**costs, f"{role}/list {many}/0": seconds(subject, *judging)}, do)
 
 
 def choosing_and_judging(subject: Subject) -> tuple[range, range]:
@@ -277,15 +285,16 @@ def beside(model: Subject, other: Subject) -> Iterator[Group]:
 
     def swap(layer: int, batch: Batch, missing: Sequence[str], keep: Keep) -> None:
         pair = both(batch)
-        changes = [] if isinstance(pair, str) or layers_apart(*pair) else swapped(*pair, layer)
+        changes = [] if isinstance(pair, str) else swapped(*pair, layer)
         keep(missing[0], Found(rows_of([batch], "change", changes) if changes else {}))
 
     for k, batch in enumerate(model.batches()):
-        costs = {f"model/{name}/{k}": COSTS["pass"] * weight(model, batch) for name in ("beside", "divergence")}
+        costs = {f"model/{name}/{k}": 2 * seconds(model, batch) for name in ("beside", "divergence")}
         yield Group(model, "batches beside each other", costs, partial(compare, batch, k))
-    for layer in model.chosen:
+    first = both(model.batches()[0])
+    for layer in () if isinstance(first, str) or layers_apart(*first) else model.chosen:
         for k, batch in enumerate(model.batches(range(min(TRIED, len(model.source.texts))))):
-            costs = {f"model/swap {layer}/{k}": COSTS["cut"] * weight(model, batch)}
+            costs = {f"model/swap {layer}/{k}": cut_cost(model, layer, batch)}
             yield Group(model, "layers swapped", costs, partial(swap, layer, batch))
 
 

@@ -72,13 +72,6 @@ class Judge(NamedTuple):
         rows = zip(output[:, :-1], words.to(output.device), strict=True)  # one at a time: logits are large
         return [float(cross_entropy(logits.double(), wanted, ignore_index=IGNORED)) for logits, wanted in rows]
 
-    def changes(self, output: Tensor, own: Tensor, inputs: Mapping[str, Any]) -> list[float]:
-        """How far an output is worse than the model's own, text by text: the loss minus its own, or |y' - y| / |y|."""
-        after, before = self.losses(output, inputs), self.losses(own, inputs)
-        if after is not None and before is not None:
-            return [one - other for one, other in zip(after, before, strict=True)]
-        return relative(output, own)
-
 
 def relative(output: Tensor, own: Tensor) -> list[float]:
     """|y' - y| / |y| of each row; 0 if nothing has changed, whatever y is."""

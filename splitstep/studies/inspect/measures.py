@@ -13,7 +13,6 @@ from ...flows.flow import one_state
 from ...integrate import State
 from ...kernels.loss import IGNORED
 from ...models import CausalConfig
-from ...probes.probe import texts_of
 from ...probes.watching import real_tokens
 from .cuts import Passed, changes_at, states_from
 from .evidence import Coordinate, Figures, Health, Held
@@ -94,19 +93,21 @@ def predicted_bytes(tokenizer: Any, ids: Sequence[int], labels: Sequence[int] | 
     return len(whole.encode()) - len(before.encode())
 
 
-def real_states(passed: Passed) -> list[list[Tensor]]:
-    """The real tokens [n, width] of each text in each of the L + 1 states."""
-    states = list(map(one_state, passed.starts))
-    real = real_tokens(passed.inputs, states[0], "decoder_input_ids" in passed.inputs)
-    return [texts_of(x, real, len(x)) for x in states]
+def states_of_texts(passed: Passed) -> list[Tensor]:
+    """The states [L + 1, tokens, width] of each text, without padding."""
+    states, real = torch.stack([one_state(x) for x in passed.starts]), real_of(passed)
+    return [x if real is None else x[:, real[i]] for i, x in enumerate(states.unbind(1))]
 
 
-def coordinate_shares(passed: Passed) -> Tensor:
-    """The share of each coordinate in the squared norm, in the mean over tokens, with and without the first one
-    [texts, 2, L + 1, width]."""
-    kinds = [[(x, x[1:]) for x in texts] for texts in real_states(passed)]
-    rows = [[torch.stack([mean_shares(x, None) for x in both]) for both in texts] for texts in kinds]
-    return torch.stack([torch.stack(row) for row in rows], 2).cpu()
+def real_of(passed: Passed) -> Tensor | None:
+    """Which tokens [B, T] are not padding."""
+    return real_tokens(passed.inputs, one_state(passed.starts[0]), "decoder_input_ids" in passed.inputs)
+
+
+def likely_coordinates(passed: Passed) -> int:
+    """How many coordinates hold more than a tenth of the squared norm in some state of this batch."""
+    shares = torch.stack([mean_shares(one_state(x).flatten(0, -2)) for x in passed.starts])
+    return min(MOST, int((shares.amax(0) > OUTLIER).sum()))
 
 
 def coordinates(shares: Tensor) -> tuple[Coordinate, ...]:
@@ -137,13 +138,7 @@ def held(passed: Passed, chosen: Sequence[int], values: Tensor) -> list[float]:
 
 def token_means(passed: Passed, chosen: Sequence[int]) -> Tensor:
     """The means of coordinates over the tokens of each text [texts, L + 1, coordinates]."""
-    rows = [[x[:, list(chosen)].double().mean(0) for x in texts] for texts in real_states(passed)]
-    return torch.stack([torch.stack(row) for row in rows], 1)
-
-
-def of_others(means: Tensor) -> Tensor:
-    """The mean over all other texts, for each text."""
-    return (means.sum(0) - means) / (len(means) - 1)
+    return torch.stack([x[..., list(chosen)].double().mean(1) for x in states_of_texts(passed)])
 
 
 def held_costs(batches: Sequence[Passed], chosen: Sequence[int]) -> Iterator[Held]:
@@ -152,7 +147,8 @@ def held_costs(batches: Sequence[Passed], chosen: Sequence[int]) -> Iterator[Hel
         own = [token_means(one, (j,)) for one in batches]
         means = torch.cat(own)
         ways: tuple[tuple[Literal["mean", "zero"], Tensor], ...]
-        ways = ("mean", of_others(means)), ("zero", torch.zeros_like(means))
+        others = (means.sum(0) - means) / (len(means) - 1)  # the mean over all other texts, for each text
+        ways = ("mean", others), ("zero", torch.zeros_like(means))
         for at, values in ways:
             rows = values.split([*map(len, own)])
             costs = [x for one, some in zip(batches, rows, strict=True) for x in held(one, (j,), some)]

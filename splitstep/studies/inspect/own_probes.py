@@ -38,21 +38,22 @@ class Sizes(LayerStates):
     """How far layers move tokens, and whether single coordinates hold much of the norm.
 
     "relative": the mean over tokens of |x_l - x_{l-1}| / |x_{l-1}|, l = 1 .. L; "outlier": the largest share of the
-    squared norm that one coordinate holds, in the mean over tokens, at x_0 .. x_L; the tensor "shares" [L + 1, width]:
-    the shares of all coordinates.
+    squared norm that one coordinate holds, in the mean over tokens, at x_0 .. x_L; the tensor "shares" [2, L + 1,
+    width]: the shares of all coordinates, with and without the first token.
     """
 
     def figures(self, passed: Pass) -> Figures:
         states = self.states(passed)
         relative = [mean_over(lengths(b - a) / lengths(a), passed.real) for a, b in pairwise(states)]
-        shares = torch.stack([mean_shares(x, passed.real) for x in states])
-        return {"relative": numbers(relative), "outlier": numbers(shares.amax(-1)), "shares": shares.cpu()}
+        texts = [(x if passed.real is None else x[passed.real]).reshape(-1, x.shape[-1]) for x in states]
+        shares = torch.stack([torch.stack([mean_shares(x[first:]) for x in texts]) for first in range(2)])
+        return {"relative": numbers(relative), "outlier": numbers(shares[0].amax(-1)), "shares": shares.cpu()}
 
 
-def mean_shares(x: Tensor, real: Tensor | None) -> Tensor:
-    """x_j^2 / |x|^2 of each coordinate j, in the mean over tokens [width]."""
-    tokens = (x if real is None else x[real]).reshape(-1, x.shape[-1]).double()
-    scaled = tokens / tokens.abs().amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+def mean_shares(tokens: Tensor) -> Tensor:
+    """x_j^2 / |x|^2 of each coordinate j, in the mean over tokens [n, width]."""
+    wide = tokens.double()
+    scaled = wide / wide.abs().amax(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
     squares = scaled.square()
     return (squares / squares.sum(-1, keepdim=True)).mean(0)
 

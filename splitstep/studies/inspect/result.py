@@ -79,14 +79,6 @@ class TokenPaths(NamedTuple):
     norm: tuple[tuple[Figure, ...], ...]
 
 
-class Outlier(NamedTuple):
-    """The coordinate of a state that holds the largest share of the squared norm."""
-
-    state: int
-    coordinate: int
-    share: Figure
-
-
 class Skipped(NamedTuple):
     """What leaving out a layer does, text by text: to the loss, in nats, or to the output, relative."""
 
@@ -122,7 +114,6 @@ class ModelFindings:
     matrices: tuple[Matrix, ...]
     spectra: tuple[Spectrum, ...]
     paths: tuple[TokenPaths, ...]
-    outliers: tuple[Outlier, ...]
     skipped: tuple[Skipped, ...]
     missing: tuple[Missing, ...]
     evidence: Evidence = NO_EVIDENCE
@@ -205,5 +196,11 @@ def layer_record(result: Inspection, layer: int) -> dict[str, Any]:
 
 
 def converted(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The JSON of a result; before version 0.3 the layers that are listed were called its layers."""
-    return document if "listed" in document or "layers" not in document else {**document, "listed": document["layers"]}
+    """The JSON of a result; before version 0.3 the layers that are listed were called its layers, and models had
+    outliers, which coordinates say better."""
+    found = {key: without_outliers(one) if key in ("model", "other") else one for key, one in document.items()}
+    return found if "listed" in found or "layers" not in found else {**found, "listed": found["layers"]}
+
+
+def without_outliers(model: Any) -> Any:
+    return {key: one for key, one in model.items() if key != "outliers"} if isinstance(model, Mapping) else model

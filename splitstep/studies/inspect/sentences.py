@@ -12,7 +12,7 @@ from ...experiments.experiment import Rule
 from ...experiments.statistics import FEWEST, Estimate, jointly
 from ...support.words import counted, listed
 from .evidence import Coordinate, CutList, Figures
-from .result import Inspection, ModelFindings, Series, Skipped
+from .result import Inspection, ModelFindings, Series
 from .spelling import (
     NATS,
     PLAIN,
@@ -183,18 +183,13 @@ def alone(model: ModelFindings) -> str | Lacks:
     free = [one.layer for one in ordered if below(one.changes, FREE)]
     named = f"{len(free)} of {counted(len(ordered), 'layer')} ({first_few([*map(str, free)])})"
     which = f"{named} {'are' if len(free) > 1 else 'is'} free" if free else "no layer is free"
-    ties = [one.layer for one in ordered[1:] if is_tie(one, least)]
+    apart = {one.layer: over_texts(minus(one.changes, least.changes)) for one in ordered[1:]}
+    ties = [layer for layer, found in apart.items() if found is None or not found.sign]
     tied = f" {sentence(layers(ties))} tie{'s' * (len(ties) == 1)} with it." if ties else ""
     return (
         f"Left out alone, {which}: {'the' if free else 'no'} interval lies {limit(model)}. "
         f"The cheapest is layer {least.layer}: {costs(model, cost)}.{tied}"
     )
-
-
-def is_tie(one: Skipped, other: Skipped) -> bool:
-    """Whether texts do not tell two costs apart."""
-    found = over_texts(minus(one.changes, other.changes))
-    return found is None or not found.sign
 
 
 def attention_on_the_first_token(result: Inspection) -> str | Lacks:

@@ -1,7 +1,5 @@
 """What runs through a model: texts by its tokenizer or, of a run of ours, validation examples of its task."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

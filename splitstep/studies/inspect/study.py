@@ -140,7 +140,7 @@ def inspection(
             held.enter_context(alone(folder, "written"))
             work.store.open(folder, work.key)
         try:
-            clock.begin(about(work), work.missing(), work.model.pace)
+            clock.begin(about(work), work.missing())
             work.run(clock)
             work.save_smaller(clock)
         except KeyboardInterrupt:
@@ -175,6 +175,7 @@ def prepared(given: str | nn.Module, wish: Wish, clock: Clock, held: ExitStack) 
         null = partial(null_of, opened._replace(model=None), type(opened.model), deepcopy(opened.model.config))
         subjects.append(Subject("other", null, source, rest, store, place))
         subjects[1].random, subjects[1].together = True, model.together
+        subjects[1].pace = model.pace
     groups = [one for subject in subjects for one in groups_of(subject)]
     groups += [] if second is None else beside(*subjects)
     return Work(wish, tokens, source, key, subjects, store, groups)

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from ...flows import Flow
-from ...flows.blocks import first_float
-from ...flows.examples import as_inputs
+from ...flows.flow import one_state
 from ...flows.passes import examples_of
 from ...opening import Opened, load
-from .cuts import Passed, passed
+from .cuts import Passed, changes_at, passed
 from .judge import Judge
 from .plan import PATHS, Plan
 from .sources import Source, Text
@@ -69,7 +68,7 @@ class Subject:
         self.role: Role = role
         self.make, self.source, self.plan, self.store, self.place = make, source, plan, store, place
         self.random = False  # fresh weights
-        self.pace = 0.0  # seconds of a pass of the first batch
+        self.pace, self.head = 0.0, 0.2  # seconds of a pass of the first batch; the share of head and loss in them
         self.passes = dict[tuple[int, ...], Passed]()
 
     @cached_property
@@ -116,11 +115,19 @@ class Subject:
     def together(self) -> bool:
         """Whether texts of one length may be in one batch: then each has the output that it has alone."""
         batch = batches_of(self.source.texts, range(len(self.source.texts)))[0]
-        one = output_of(self.flow, examples_of(batch.inputs, len(batch.numbers), (0,)))
+        first = passed(self.flow, self.judge, examples_of(batch.inputs, len(batch.numbers), (0,)))
         begun = time.monotonic()
-        whole = output_of(self.flow, batch.inputs)
-        self.pace = time.monotonic() - begun
-        return whole is None or one is None or is_alike(whole[:1], one)
+        whole = passed(self.flow, self.judge, batch.inputs)
+        self.pace, ended = time.monotonic() - begun, time.monotonic()
+        changes_at(whole, whole.starts[-1])
+        self.head = min(1.0, (time.monotonic() - ended) / self.pace)
+        ends = (one_state(one.starts[-1]) for one in (whole, first))
+        pairs = (whole.output[:1], first.output), (next(ends)[:1], next(ends))
+        if all(a.shape == b.shape and bool((a - b).abs().max() <= ALIKE * b.abs().max()) for a, b in pairs):
+            self.keep(batch, whole)
+            return True
+        self.pace /= len(batch.numbers)
+        return False
 
     def batches(self, numbers: Iterable[int] | None = None) -> list[Batch]:
         """All texts, or those of these numbers, in batches."""
@@ -134,24 +141,15 @@ class Subject:
     def passed(self, batch: Batch) -> Passed:
         """The batch after its pass, which is kept: cuts begin there."""
         if batch.numbers not in self.passes:
-            one = passed(self.flow, self.judge, batch.inputs)
-            small = one if one.losses is None else one._replace(output=torch.empty(0))  # logits are large
-            self.passes[batch.numbers] = small
+            self.keep(batch, passed(self.flow, self.judge, batch.inputs))
         return self.passes[batch.numbers]
+
+    def keep(self, batch: Batch, one: Passed) -> None:
+        """Keep a pass; of the output no more than what cuts are judged by, since logits are large."""
+        self.passes[batch.numbers] = one if one.losses is None else one._replace(output=torch.empty(0))
 
     def close(self) -> None:
         """Let the model go."""
         self.passes.clear()
         for name in ("flow", "opened", "make"):
             vars(self).pop(name, None)
-
-
-@torch.no_grad()
-def output_of(flow: Flow, inputs: Mapping[str, Any]) -> Tensor | None:
-    """What the model itself returns."""
-    given = as_inputs(flow.model, {name: x for name, x in inputs.items() if name != "labels"})
-    return first_float(flow.model(**given))
-
-
-def is_alike(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and bool((one - other).abs().max() <= ALIKE * other.abs().max())

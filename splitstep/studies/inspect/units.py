@@ -3,8 +3,6 @@
 In a folder each unit is a file that appears whole, so a command that was killed continues where it was.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
