@@ -1,7 +1,5 @@
 """Hints: what somebody may have meant by a word that no recipe has, as they would type it. No torch here."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Mapping
 from functools import cache

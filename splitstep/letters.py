@@ -1,7 +1,5 @@
 """The letters of schemes: what each one stands for, how it is drawn, and how its field is made. No torch here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf, isfinite

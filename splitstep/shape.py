@@ -1,7 +1,5 @@
 """The shape of a network: what config.json and a recipe say about it, with defaults and checks. No torch here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import get_annotations

@@ -1,7 +1,5 @@
 """A door to what is installed here: versions, the GPU, threads, folders, and what could be installed."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

@@ -1,7 +1,5 @@
 """The non-local interaction between particles, A(x) = W_o softmax(q k^T / sqrt(e)) v; C: with the encoder's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from math import inf

@@ -1,7 +1,5 @@
 """What a field is built from, and what it reads besides the time and the state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable

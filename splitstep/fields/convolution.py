@@ -1,7 +1,5 @@
 """The local interaction between neighbours, V(x) = W2 silu(norm(depthwise(GLU(W1 norm(x))))): a gated convolution."""
 
-from __future__ import annotations
-
 from functools import reduce
 from operator import add
 from typing import Any, final

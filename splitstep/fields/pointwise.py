@@ -1,8 +1,6 @@
 """What moves each particle alone: the feed-forward network, F(x) = W2 act(W1 norm(x)), and normalisations: inside a
 field (pre-norm), as a projection of the state (post-norm), or as a pull towards it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, final

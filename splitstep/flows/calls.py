@@ -1,7 +1,5 @@
 """How a model of others is called: in evaluation mode, without a cache, with random numbers from one seed."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Inputs of a model: those that somebody gives, checked, or made up to run it for the first time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

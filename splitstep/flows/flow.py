@@ -1,7 +1,5 @@
 """A model as an initial-value problem: embed(inputs), one step of a scheme for each block, head(x)."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn, final

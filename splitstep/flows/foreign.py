@@ -1,7 +1,5 @@
 """The flow of somebody else's model: its blocks are found, recorded and checked, without knowing their names."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Name the fields of a block and write it as a scheme: A mixes tokens, C reads another stack, F does neither."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce

@@ -1,7 +1,5 @@
 """A block's record as a chain of sums: what everything passes through, and what each state adds to the one before."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import reduce
 from itertools import pairwise, permutations

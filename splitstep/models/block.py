@@ -5,8 +5,6 @@ Around the layers stand an embedding with positions, a final norm and a head, as
 source runs only after `trust` was called with it, which the caller does who was given the file.
 """
 
-from __future__ import annotations
-
 import linecache
 import sys
 from collections.abc import Callable, Mapping

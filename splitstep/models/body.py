@@ -1,7 +1,5 @@
 """From tokens or patches to states: embedding, stack, final norm. No heads, no losses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from itertools import count, product

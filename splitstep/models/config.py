@@ -4,8 +4,6 @@ Programs that never imported splitstep open a saved model by `auto_map` in confi
 would copy the source of every class that is involved. It need not: the small file imports them from the package.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from copy import copy

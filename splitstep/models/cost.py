@@ -1,7 +1,5 @@
 """What a network costs, and its twin: the network of another scheme at the same cost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import deepcopy

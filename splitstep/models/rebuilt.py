@@ -1,7 +1,5 @@
 """The same weights in another network: under another structure, or on a finer or a coarser grid of layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Tokens as particles: the states of a text through the depth of a model, in one plane."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

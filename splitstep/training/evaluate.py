@@ -1,8 +1,6 @@
 """The figures of a model on one split of a task: teacher-forced, and running freely; and the end of a run, its result
 and its saved model."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The processes that train together: how they communicate, measure their time, and stop without losing anything."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """One update: forward, backward, clipping, optimizer; the same function eager, compiled or captured."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

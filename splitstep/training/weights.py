@@ -1,7 +1,5 @@
 """The weights of a run: copied to several processes or sharded between them, and cast to half precision at once."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
