@@ -1,7 +1,5 @@
 """The parts of schemes: as they are written, and as `integrate` runs them. No torch here."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -88,7 +86,7 @@ class Substep:
         """Whether the field itself solves x' = f(t, x) over the part."""
         return self.tableau == EXACT
 
-    def by(self, tableau: Tableau) -> Substep:
+    def by(self, tableau: Tableau) -> "Substep":
         """The part advanced by this tableau, unless it is exact."""
         return self if self.exact else replace(self, tableau=tableau)
 

@@ -4,8 +4,6 @@ A folder holds one raw file a field, [tokens, ...] of all rows one after the oth
 whose they are and how many rows are done. Files are little-endian arrays without a header; nothing is pickled.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -165,7 +163,7 @@ class Cache:
         self.manifest = replace(self.manifest, done=done)
         write_manifest(self.folder, self.manifest)
 
-    def only(self, wanted: Manifest) -> Cache:
+    def only(self, wanted: Manifest) -> "Cache":
         """The same cache for reading the files of another manifest, which are some of this one's."""
         return Cache(self.folder, replace(self.manifest, fields=wanted.fields, output=wanted.output), self.offsets)
 

@@ -4,8 +4,6 @@ Letters of shapes: B texts, T tokens, S spans, V vocabulary, K largest logits, d
 between the two models.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar, final
@@ -30,7 +28,7 @@ class Spans(NamedTuple):
     student: Tensor
     mask: Tensor
 
-    def at_most(self, limit: int) -> Spans:
+    def at_most(self, limit: int) -> "Spans":
         """The first `limit` spans of each text."""
         if self.mask.shape[1] <= limit:
             return self

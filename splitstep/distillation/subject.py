@@ -4,8 +4,6 @@ Fused attention does not tell its weights, and written out it keeps a matrix [B,
 each text's last real token in one layer is enough for SRA's masses, and follows from that layer's queries and keys.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from math import inf
@@ -85,7 +83,7 @@ class Subject:
             found[OUTPUT] = self.output
         return Outputs(real, self.shape.layers, found)
 
-    def masses(self, call: Call | None, output: Any, real: Tensor) -> Tensor:
+    def masses(self, call: "Call | None", output: Any, real: Tensor) -> Tensor:
         """SRA's masses of tokens, [B, T]."""
         if not self.fused:
             return attention_masses(output.attentions[-1], real)

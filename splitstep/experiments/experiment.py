@@ -2,8 +2,6 @@
 interval says about a claim: the one rule of all studies, and claims with the figures behind them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,7 +60,7 @@ class Sample(NamedTuple):
         """The mean over units, with its interval."""
         return estimate(list(self.values.values()), bounds=self.bounds)
 
-    def minus(self, other: Sample) -> Estimate | None:
+    def minus(self, other: "Sample") -> Estimate | None:
         """The mean difference, unit by unit."""
         return paired_difference(self.values, other.values, self.bounds)
 

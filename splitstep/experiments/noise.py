@@ -1,7 +1,5 @@
 """The noise floor: how far two arms that are the same lie apart, seed by seed. It decides nothing and is no margin."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,7 +16,7 @@ class Floor(NamedTuple):
     n: int
     paired: bool = True  # else it is made of one arm's own seeds
 
-    def at(self, level: float) -> Floor:
+    def at(self, level: float) -> "Floor":
         """With an interval of another level: (n - 1) s^2 / sigma^2 has the chi-squared law of n - 1 degrees."""
         from scipy.special import chdtri
 

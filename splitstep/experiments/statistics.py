@@ -1,7 +1,5 @@
 """Means over seeds, paired differences, fitted slopes: Student's t intervals over seeds, bootstraps over sentences."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -23,7 +21,7 @@ class Bounds(NamedTuple):
     greatest: float | None = None
 
     @property
-    def of_differences(self) -> Bounds:
+    def of_differences(self) -> "Bounds":
         if self.least is None or self.greatest is None:
             return Bounds()
         return Bounds(self.least - self.greatest, self.greatest - self.least)
@@ -53,7 +51,7 @@ class Estimate(NamedTuple):
         return 0 if self.low is None or self.high is None else (self.low > 0) - (self.high < 0)
 
     @property
-    def turned(self) -> Estimate:
+    def turned(self) -> "Estimate":
         """The estimate of minus the value."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return Estimate(-self.mean, low, high, self.n)

@@ -10,8 +10,6 @@ Transforms are products with dense matrices: they cost no more than attention, a
 length, hence a basis, of its own. They run in float32 or better; the state keeps its type.
 """
 
-from __future__ import annotations
-
 from math import expm1, log, pi
 from typing import Any, NamedTuple, final
 
@@ -26,7 +24,7 @@ from .tokens import earlier, states_of, together
 EMPTY = Context()
 
 
-def diffusion(spec: FieldSpec) -> Diffusion:
+def diffusion(spec: FieldSpec) -> "Diffusion":
     """The field D of this place: on a grid of patches, along tokens, or along earlier tokens only."""
     if spec.causal:
         return UpwindDiffusion(spec)

@@ -1,7 +1,5 @@
 """Find the repeated blocks of a model by running it: each is fed with what the one before returned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
@@ -34,7 +32,7 @@ class Call(NamedTuple):
     def states(self) -> list[Tensor]:
         return [one for one in self.given if self.output is not None and one.shape == self.output.shape]
 
-    def follows(self, other: Call) -> bool:
+    def follows(self, other: "Call") -> bool:
         """Whether it was given what the other one returned."""
         x = other.output
         return x is not None and any(

@@ -1,7 +1,5 @@
 """A block as a scheme with fields, accepted only if they give what the block gives, here and at another state."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import reduce
@@ -54,7 +52,7 @@ class BlockCall(NamedTuple):
     def state_at(self, u: Tensor) -> Tensor:
         return self.state(self.on(self.frame.own(u)))
 
-    def moved(self, own: Tensor) -> BlockCall:
+    def moved(self, own: Tensor) -> "BlockCall":
         """The call at another state of the model's own layout."""
         args, kwargs = exchanged((self.args, self.kwargs), self.own, own)
         return BlockCall(self.forward, args, kwargs, own, self.layout)

@@ -1,7 +1,5 @@
 """The names of what a model shows: what a term of a distillation needs, what a cache holds, what a pass has found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Literal, NamedTuple
@@ -26,7 +24,7 @@ class Key(NamedTuple):
         return self.what if self.at is None else f"{self.what}.{self.at:g}"
 
     @staticmethod
-    def read(text: str) -> Key:
+    def read(text: str) -> "Key":
         """The key that is written like this."""
         if text in ONCE:
             return Key(text)

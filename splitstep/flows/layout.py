@@ -1,7 +1,5 @@
 """Which axes of a model's own states are the batch, the tokens and the width: found by giving it other inputs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from math import prod
 from typing import Any, NamedTuple
@@ -54,7 +52,7 @@ class Frame(NamedTuple):
     def own(self, u: Tensor) -> Tensor:
         return self.layout.own(u, self.shape)
 
-    def turned(self, axes: Axes) -> Frame:
+    def turned(self, axes: Axes) -> "Frame":
         """The same states with their axes in this order."""
         batch, tokens, width = self.layout
         layout = Layout(axes.index(batch), tuple(map(axes.index, tokens)), tuple(map(axes.index, width)))

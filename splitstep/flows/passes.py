@@ -1,7 +1,5 @@
 """A pass of a traced model: what its fields read beside the state, for all of its inputs, some, or a single token."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -31,13 +29,13 @@ class ForeignPass:
     shape: torch.Size
     read: Callable[[], Blocks]
     again: Again
-    parts: dict[tuple[int, ...], ForeignPass] = field(default_factory=dict["tuple[int, ...]", "ForeignPass"])
+    parts: dict[tuple[int, ...], "ForeignPass"] = field(default_factory=dict["tuple[int, ...]", "ForeignPass"])
 
     @cached_property
     def blocks(self) -> Blocks:
         return self.read()
 
-    def of_examples(self, chosen: Sequence[int]) -> ForeignPass:
+    def of_examples(self, chosen: Sequence[int]) -> "ForeignPass":
         """The pass of some of the examples, in this order; one may come several times."""
         key = tuple(chosen)
         if key == tuple(range(self.shape[0])):
@@ -46,7 +44,7 @@ class ForeignPass:
             self.parts[key] = self.again(examples_of(self.inputs, self.shape[0], key), None)
         return self.parts[key]
 
-    def of_token(self, example: int, token: int, states: Sequence[Tensor]) -> ForeignPass:
+    def of_token(self, example: int, token: int, states: Sequence[Tensor]) -> "ForeignPass":
         """The pass of one token as a whole sequence, read at these states [width] of the main stack's blocks."""
         inputs = examples_of(self.inputs, self.shape[0], (example,))
         try:

@@ -1,7 +1,5 @@
 """A document as a value: what a result says, built once and drawn in four ways."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
@@ -66,20 +64,20 @@ class Diagrams(NamedTuple):
 class Beside(NamedTuple):
     """Parts beside each other if there is room."""
 
-    parts: Sequence[Part | Stacked]
+    parts: "Sequence[Part | Stacked]"
 
 
 class Stacked(NamedTuple):
     """Parts one below the other, in one place of `Beside`."""
 
-    parts: Sequence[Part]
+    parts: Sequence["Part"]
 
 
 class Evidence(NamedTuple):
     """What the headline rests on: parts that a page folds under a title, which is also the place of a link."""
 
     title: str
-    parts: Sequence[Part]
+    parts: Sequence["Part"]
 
 
 Part = Verdict | Heading | Note | Verbatim | Pairs | Diagrams | Beside | Evidence | Table | Chart

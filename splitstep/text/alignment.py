@@ -9,8 +9,6 @@ blanks between them; punctuation, symbols and line breaks end it. A run of more 
 phrases as possible, of equal length up to one word, the longer ones first.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib import import_module
@@ -42,16 +40,16 @@ class Alignment:
     def __len__(self) -> int:
         return len(self.bytes)
 
-    def within(self, teacher_tokens: int, student_tokens: int, most: int | None = None) -> Alignment:
+    def within(self, teacher_tokens: int, student_tokens: int, most: int | None = None) -> "Alignment":
         """The first spans: those inside of so many tokens on either side, and at most `most` of them."""
         fits = (self.teacher[:, 1] <= teacher_tokens) & (self.student[:, 1] <= student_tokens)
         return self.chosen(np.flatnonzero(fits)[:most])
 
-    def inside(self, begin: int, end: int) -> Alignment:
+    def inside(self, begin: int, end: int) -> "Alignment":
         """The spans wholly inside of a range of bytes, such as an answer."""
         return self.chosen(np.flatnonzero((begin <= self.bytes[:, 0]) & (self.bytes[:, 1] <= end)))
 
-    def chosen(self, which: Ints) -> Alignment:
+    def chosen(self, which: Ints) -> "Alignment":
         return Alignment(self.teacher[which], self.student[which], self.bytes[which])
 
 

@@ -5,8 +5,6 @@ for each file, its checksum and the rows at which its tensors begin. Any number 
 files are written one tensor at a time and read row by row.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What training minimises, by default the task's own loss, and the data of one update: pure functions of the step."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -90,10 +88,10 @@ class UpdateBatch(NamedTuple):
     items: Tensor
     tokens: int
 
-    def to(self, device: torch.device) -> UpdateBatch:
+    def to(self, device: torch.device) -> "UpdateBatch":
         return self.over(lambda x: x.to(device, non_blocking=True))
 
-    def pinned(self, device: torch.device) -> UpdateBatch:
+    def pinned(self, device: torch.device) -> "UpdateBatch":
         """The same in page-locked memory, so copies to the GPU do not wait for its pending work.
 
         PyTorch keeps each block until the copies from it are done.
@@ -101,7 +99,7 @@ class UpdateBatch(NamedTuple):
         with torch.cuda.device(device):  # a new thread would otherwise initialise the first GPU
             return self.over(Tensor.pin_memory)
 
-    def over(self, act: Callable[[Tensor], Tensor]) -> UpdateBatch:
+    def over(self, act: Callable[[Tensor], Tensor]) -> "UpdateBatch":
         """The work with `act` applied to every tensor."""
         parts = [{name: act(x) for name, x in part.items()} for part in self.parts]
         return UpdateBatch(parts, [act(x) for x in self.seeds], act(self.items), self.tokens)

@@ -1,7 +1,5 @@
 """What a run tells: a progress bar or plain lines on standard error, lines in metrics.jsonl, TensorBoard events."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -67,7 +65,7 @@ class Progress:
         self.bar: Any = None
         self.line = Line()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> "Progress":
         if not self.quiet and sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, MofNCompleteColumn, TextColumn

@@ -1,7 +1,5 @@
 """What a term of a distillation is, and the terms by name: one is listed here, or added through `splitstep.terms`."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -33,7 +31,7 @@ class Needs:
     vocabulary: bool = False
     """Whether the tokens that both models have must be known."""
 
-    def __or__(self, other: Needs) -> Needs:
+    def __or__(self, other: "Needs") -> "Needs":
         return Needs(*(getattr(self, one.name) | getattr(other, one.name) for one in fields(self)))
 
 

@@ -1,7 +1,5 @@
 """The sentence of a comparison of arms: who is ahead of the first and by how much, or what its seeds would show."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -50,7 +48,7 @@ class Finding(NamedTuple):
     at_edge: bool = False
 
     @property
-    def alone(self) -> Finding:
+    def alone(self) -> "Finding":
         """Without its trend and multiplier."""
         return self._replace(trend=None, multiplier=None)
 

@@ -1,7 +1,5 @@
 """Translators on each test split: scores over seeds, and differences over sentences and seeds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,7 +23,7 @@ class System(NamedTuple):
     arm: str = ""
     alone: bool = False
 
-    def counts(self, split: str) -> Counts:
+    def counts(self, split: str) -> "Counts":
         """What the metric counts in each run's lines."""
         return {seed: count(self.task, split, run.written[split]) for seed, run in self.runs.items()}
 

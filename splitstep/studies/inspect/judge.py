@@ -1,7 +1,5 @@
 """How a model's output is judged, text by text: by its own loss, by the next token, or only by how it changes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -31,7 +29,7 @@ class Judge(NamedTuple):
     by: Literal["labels", "next token", "output"]
 
     @staticmethod
-    def of(flow: Flow, inputs: Mapping[str, Any]) -> Judge:
+    def of(flow: Flow, inputs: Mapping[str, Any]) -> "Judge":
         """The loss of our own models needs labels; that of others is the next token's, if they predict it."""
         if isinstance(flow.model, SplitstepModel):
             return Judge("output" if inputs.get("labels") is None else "labels")
