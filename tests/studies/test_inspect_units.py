@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,12 @@ from splitstep.opening import load, open_model
 from splitstep.opening.texts import default_texts
 from splitstep.probes import PROBES
 from splitstep.probes.watching import watch_flow, watch_texts
-from splitstep.studies.inspect import Inspection, inspection
+from splitstep.studies.inspect import Inspection, clock, inspection
+from splitstep.studies.inspect.groups import cut_cost, groups_of
+from splitstep.studies.inspect.measures import likely_coordinates
 from splitstep.studies.inspect.plan import DEEP, DEFAULT, Plan
 from splitstep.studies.inspect.sources import TextChoice
-from splitstep.studies.inspect.study import Wish
+from splitstep.studies.inspect.study import Wish, prepared
 from splitstep.studies.inspect.units import Found, bytes_of, digest, read_unit
 
 FEW = ("drift", "attention", "lens")
@@ -152,6 +155,10 @@ def test_any_changed_weight_is_another_model(folder: Path, tmp_path: Path) -> No
         model.model.layers[3].mlp.down_proj.weight[-1, -1] += 1e-6
     with pytest.raises(ValueError, match="of another model: name a new directory"):
         looked(saved(tmp_path / "changed", model), tmp_path / "out")
+    one, other = torch.arange(4.0), torch.arange(4.0)
+    assert (
+        digest([("a", one), ("b", one)]) == digest([("a", other), ("b", other)]) != digest([("a", one), ("b", other)])
+    )
     assert digest([("a", torch.zeros(2))]) != digest([("a", torch.zeros(2, 1))]) != digest([("b", torch.zeros(2, 1))])
 
 
@@ -200,3 +207,53 @@ def test_stored_results_of_before_are_read_and_drawn(folder: Path) -> None:
         del document[name]["evidence"]
     back = STUDIES["inspect"].read(document, "there")
     assert back.listed == (0, 1)
+
+
+def test_the_time_left_is_the_estimate_at_first_and_then_the_pace(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Ten units of 10 s each, of which each takes 30."""
+    now = [1000.0]
+    monkeypatch.setattr(clock.time, "monotonic", lambda: now[0])
+    one = clock.Clock(True)
+    one.begin("4 texts", {str(k): 10.0 for k in range(10)})
+    assert capsys.readouterr().err == "inspect  4 texts: about 2 minutes\n"
+    assert one.left == pytest.approx(100)
+    for k in range(9):
+        now[0] += 30
+        one.did(str(k), f"{k + 1} of 10 layers")
+        done = 10.0 * (k + 1)
+        assert one.left == pytest.approx((100 - done) * (3 * done + 10) / (done + 10))
+    now[0] += 30
+    one.did("9", "10 of 10 layers")
+    assert one.left == 0.0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "inspect  1 of 10 layers, about 3 minutes left"  # 90 s by the estimate, 270 s by the pace
+    assert len(said) == 10  # each came more than ten seconds after the one before
+
+
+def test_a_cut_costs_the_later_layers_and_the_head(folder: Path) -> None:
+    """Half of a pass is the head; leaving out layer 0 of 4 runs 3 layers, and the last one none."""
+    work = prepared(str(folder), Wish(CHOICE, Plan(FEW, cut=2)), clock.Clock(False), ExitStack())
+    model = work.model
+    model.pace, model.head = 8.0, 0.5
+    [batch] = model.batches()
+    assert [cut_cost(model, start, batch) for start in (1, 4)] == [8.0 * (0.5 + 0.5 * 0.75), 4.0]
+    costs = {unit: cost for one in groups_of(model) for unit, cost in one.costs.items()}
+    assert [costs[f"model/out {k}/0"] for k in range(4)] == [7.0, 6.0, 5.0, 4.0]
+    assert costs["model/half 0 A/0"] == 8.0 * (0.5 + 0.5 * 0.875)
+    assert sum(cost > 0 for unit, cost in costs.items() if unit.startswith("model/held ")) == likely_coordinates(
+        model.passed(batch)
+    )
+
+
+def test_what_takes_layers_of_another_model_is_not_planned_for_another_shape(folder: Path, tmp_path: Path) -> None:
+    for layers, many in ((4, 4), (3, 0)):
+        other = saved(tmp_path / f"other{layers}", llama(layers, 1))
+        work = prepared(str(folder), Wish(CHOICE, Plan(FEW), str(other)), clock.Clock(False), ExitStack())
+        assert sum(one.what == "layers swapped" for one in work.groups) == many
+
+
+def test_of_the_null_model_verdicts_have_all_texts_and_curves_one(folder: Path) -> None:
+    found = looked(folder, None, deep=True, probes=("drift",))
+    model, null = ({one.probe: one.texts for one in each.series if one.probe in DEEP} for each in found.models)
+    assert model == dict.fromkeys(DEEP, 4)
+    assert null == {"jacobian": 4, "products": 4, "leading": 1, "commutator": 1}

@@ -113,19 +113,18 @@ def read_unit(file: Path) -> Found | None:
         return None
 
 
-def bytes_in(x: Tensor) -> Any:
-    """The bytes of a tensor, which are not copied."""
-    return memoryview(x.view(torch.uint8).numpy())  # pyright: ignore[reportArgumentType]
-
-
 def digest(named: Iterable[tuple[str, Any]]) -> str:
-    """One short text for tensors and other values by name; any change of a weight changes it."""
-    sha = hashlib.sha256()
+    """One short text for tensors and other values by name; any change of a weight changes it. Weights that are tied are
+    read once."""
+    sha, known = hashlib.sha256(), dict[Any, str]()
     for name, value in named:
         if isinstance(value, Tensor):
-            x = value.detach().cpu().contiguous().reshape(-1)
-            sha.update(f"{name} {list(value.shape)} {value.dtype}\n".encode())
-            sha.update(bytes_in(x))
+            place = (value.data_ptr(), value.shape, value.stride(), value.dtype) if value.numel() else name
+            first = known.setdefault(place, name)
+            sha.update(f"{name} {first} {list(value.shape)} {value.dtype}\n".encode())
+            if first == name:
+                x = value.detach().cpu().contiguous().reshape(-1)
+                sha.update(memoryview(x.view(torch.uint8).numpy()))  # pyright: ignore[reportArgumentType]
         else:
             sha.update(f"{name} {value}\n".encode())
     return sha.hexdigest()[:32]
