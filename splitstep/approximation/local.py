@@ -4,8 +4,6 @@ Nothing is assumed about how the weights came about. If each head surely prefers
 token's value up to an error that is bounded here; the rest is matrix products.
 """
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -33,10 +31,10 @@ class Affine(NamedTuple):
     def high(self) -> Array:
         return self.start + np.maximum(self.slope, 0).sum(1)
 
-    def plus(self, y: Affine) -> Affine:
+    def plus(self, y: "Affine") -> "Affine":
         return Affine(self.slope + y.slope, self.start + y.start, self.size + y.size)
 
-    def shifted(self, by: Array) -> Affine:
+    def shifted(self, by: Array) -> "Affine":
         return self._replace(start=self.start + by, size=self.size + np.abs(by))
 
 
@@ -46,7 +44,7 @@ class Linear(NamedTuple):
     weight: Array
     bias: Array
 
-    def rows(self, some: slice) -> Linear:
+    def rows(self, some: slice) -> "Linear":
         return Linear(self.weight[some], self.bias[some])
 
     def of(self, x: Affine) -> Affine:
@@ -120,17 +118,11 @@ def weights_of(model: SplitstepVectorsModel) -> Weights:
 
 def local_maps(model: SplitstepVectorsModel) -> list[LocalMap]:
     """The map at each position."""
-    w = weights_of(model)
-    tokens = [token_state(w, j) for j in range(len(w.start))]
+    w, tokens = weights_of(model), list[Affine]()
+    for start, code in zip(w.start, np.eye(len(w.start)), strict=True):  # the state of a token before attention
+        size = np.abs(w.embedding).sum(1) + np.abs(start)
+        tokens.append(Affine(np.kron(code, w.embedding), start, size))
     return [local_map(w, tokens, i) for i in range(len(tokens))]
-
-
-def token_state(w: Weights, j: int) -> Affine:
-    """The state of token j before attention."""
-    n, d = len(w.start), w.embedding.shape[1]
-    slope = np.zeros((len(w.embedding), n * d))
-    slope[:, j * d : (j + 1) * d] = w.embedding
-    return Affine(slope, w.start[j], np.abs(w.embedding).sum(1) + np.abs(w.start[j]))
 
 
 def scores(w: Weights, tokens: list[Affine], head: int, i: int) -> tuple[Array, Array]:

@@ -1,10 +1,11 @@
-"""Sums of ridge functions: c + l . x + sum of a relu(k . x - t) with integer directions k, fitted by least squares."""
+"""Sums of ridge functions: c + l . x + sum of a relu(k . x - t) with integer directions k, fitted by least squares.
 
-from __future__ import annotations
+Outputs of a target that are equal up to a symmetry are fitted once.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import product
+from itertools import islice, permutations, product
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 
-from .targets import Array
+from .targets import Array, Target, samples
 
 Direction = tuple[int, ...]
 Function = Callable[[Array], Array]  # [N, m] -> [N]
@@ -31,6 +32,13 @@ TRANSLATED = [
 """The same for functions of differences."""
 POINTS = {1: 4000, 2: 16000, 3: 20000, 4: 30000}
 HOPELESS = 3.0  # a fit this many times too bad after a few rounds is given up
+SHARE = {1: 0.5, 2: 0.45, 4: 0.2}  # of eps that the fit may use, by variables; the proof's cells need the rest
+SHARE_OF_MANY = 0.6
+SYMMETRY_SAMPLES = 512
+SAME = 1e-12
+MOST_PERMUTED = 5  # variables of which all permutations are tried
+SHARPNESSES = (0.0, 12.0, -12.0)  # of exponential means: the mean, a soft maximum and a soft minimum
+MOST_LEVELS = 2  # of fits to means: the third takes a minute and has some thousand units
 Level = tuple[list[list[Direction]], int, int]
 
 
@@ -47,12 +55,7 @@ class RidgeSum(NamedTuple):
         active = np.maximum(x @ self.directions.T - self.knots, 0)
         return self.constant + x @ self.linear + active @ self.weights
 
-    def permuted(self, order: Sequence[int]) -> RidgeSum:
-        """The function x -> self(x[order])."""
-        back = np.argsort(order)
-        return self._replace(linear=self.linear[back], directions=self.directions[:, back])
-
-    def among(self, active: Sequence[int], variables: int) -> RidgeSum:
+    def among(self, active: Sequence[int], variables: int) -> "RidgeSum":
         """The function of more variables that depends on these."""
         linear, directions = np.zeros(variables), np.zeros((len(self.knots), variables))
         linear[list(active)], directions[:, list(active)] = self.linear, self.directions
@@ -252,3 +255,101 @@ def best_fit(
         if error <= allowed:
             break
     return min(found, key=lambda one: one.error)
+
+
+class Symmetries(NamedTuple):
+    """For each output: the variables that it depends on; and another output with an order of the variables, such that
+    output(x) = other(x[order]). An output that is like no earlier one names itself."""
+
+    active: list[list[int]]
+    like: list[tuple[int, tuple[int, ...]]]
+    own: list[list[tuple[int, ...]]]  # orders that leave the output as it is
+
+
+def symmetries_of(target: Target) -> Symmetries:
+    """Found on samples: they only save work, for the certificate looks at every output by itself."""
+    x, m = samples(target, SYMMETRY_SAMPLES), target.variables
+    y, itself = target(x), tuple(range(m))
+    moved = {order: target(x[:, order]) for order in (permutations(itself) if m <= MOST_PERMUTED else [itself])}
+    like, own = [], []
+    for output in range(m):
+        same = [
+            (o, order)
+            for o in range(output + 1)
+            for order, z in moved.items()
+            if np.abs(y[:, output] - z[:, o]).max() < SAME
+        ]
+        same.sort(key=lambda pair: pair[1] != itself)  # an output that is simply equal shares its units
+        like.append(same[0])
+        own.append([order for o, order in same if o == output])
+    return Symmetries(active_of(target, x, y), like, own)
+
+
+def active_of(target: Target, x: Array, y: Array) -> list[list[int]]:
+    """The variables that each output depends on."""
+    other, variables = np.random.default_rng(3).random(x.shape), range(target.variables)
+    moves = []
+    for j in variables:
+        changed = x.copy()
+        changed[:, j] = other[:, j]
+        moves.append(np.abs(target(changed) - y).max(0) > SAME)
+    return [[j for j in variables if moves[j][output]] for output in variables]
+
+
+def within(active: Sequence[int], found: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """Orders of all variables as orders of the active ones, if they move no others."""
+    at = {variable: k for k, variable in enumerate(active)}
+    inside = {tuple(at[order[j]] for j in active) for order in found if all(order[j] in at for j in active)}
+    return sorted(inside | {tuple(range(len(active)))})
+
+
+def fit_outputs(target: Target, eps: float) -> tuple[list[RidgeSum], list[Fit]]:
+    """A sum of ridge functions for each output, and the fits that they come from."""
+    found = symmetries_of(target)
+    fits, functions = dict[int, Fit](), list[RidgeSum]()
+    for output, (other, order) in enumerate(found.like):
+        if other == output:
+            fits[output] = fit_one(target, output, found, eps)
+            functions.append(fits[output].function)
+        elif list(order) == sorted(order):
+            functions.append(functions[other])  # the same object: its units are shared
+        else:
+            back, like = np.argsort(order), functions[other]  # x -> like(x[order])
+            functions.append(like._replace(linear=like.linear[back], directions=like.directions[:, back]))
+    return functions, list(fits.values())
+
+
+def fit_one(target: Target, output: int, found: Symmetries, eps: float) -> Fit:
+    """The fit of one output in the variables that it depends on."""
+    active, m = found.active[output], target.variables
+
+    def f(x: Array) -> Array:
+        whole = np.full((len(x), m), 0.5)
+        whole[:, active] = x
+        return target(whole)[:, output]
+
+    if not active:
+        constant = float(f(np.zeros((1, 0)))[0])
+        return Fit(RidgeSum(constant, np.zeros(m), np.zeros((0, m)), np.zeros(0), np.zeros(0)), 0.0, "exact")
+    share = SHARE.get(m, SHARE_OF_MANY)
+    one = fit(f, len(active), within(active, found.own[output]), share * eps)
+    return one._replace(function=one.function.among(active, m))
+
+
+def features(x: Array) -> Array:
+    """The first token's own number and the exponential means of all: [N, n] -> [N, 1 + means].
+
+    A head with the query s and the key x_j gives token j the weight exp(s x_j) / sum_k exp(s x_k). So its mean does not
+    depend on the order of the tokens, and means with several s say more about the numbers than one.
+    """
+    weights = np.exp(np.multiply.outer(SHARPNESSES, x))
+    return np.column_stack([x[:, 0], *((weights * x).sum(-1) / weights.sum(-1))])
+
+
+def fit_means(target: Target, enough: float) -> Fit:
+    """A sum of ridge functions of the features: the error on points is at most `enough`, or the least found."""
+    points = grid_and_random(target.variables), points_beside(target.variables)
+    here, beside = ((features(x), target(x)[:, 0]) for x in points)
+    variables = here[0].shape[1]
+    some = islice(levels(variables, [range(variables)], flat=False), MOST_LEVELS)
+    return best_fit(some, here, beside, enough, enough, "exponential means, ")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.approximate import searched
 from splitstep.approximation import approximate, certify
-from splitstep.approximation.cells import Cells, Proof, cube_of, split
-from splitstep.approximation.certificate import searched
+from splitstep.approximation.certificate import Cells, Proof, split
 from splitstep.approximation.local import LocalMap
 
 
@@ -28,7 +28,7 @@ def test_a_network_that_reads_some_variables_has_the_bounds_of_the_whole_formula
     weights[0, 6:], weights[1, :6], weights[2] = 0, 0, 0
     slope = np.where(weights @ directions != 0, rng.normal(size=(3, 4)), 0)
     local = LocalMap(slope, rng.normal(size=3), directions, rng.normal(size=12), weights, 0.0, 0.0, ("token",))
-    cells = split(cube_of(4, 3), 2)
+    cells = split(split(Cells(np.full((1, 4), 0.5), np.array([0.5])), 3), 2)
     y, steep = whole_formula(local, cells)
     found = Proof(local, lambda x: np.zeros((len(x), 3)), 1.5)
     assert sorted(len(part.reads) for part in found.parts) == [0, 2, 2]

@@ -11,8 +11,7 @@ import torch
 from transformers import AutoModel
 
 import splitstep as ss
-from splitstep.approximation import TARGETS, approximate, read_target
-from splitstep.approximation.network import build
+from splitstep.approximation import TARGETS, approximate, build, read_target
 from splitstep.approximation.ridges import RidgeSum, orbits, primitive
 
 
