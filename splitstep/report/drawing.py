@@ -52,10 +52,10 @@ def document_to_page(document: Document) -> str:
     parts, verdict = list(map(part_to_html, document.parts)), document.verdict
     first = next((i for i, part in enumerate(document.parts, 1) if isinstance(part, Chart | Beside)), 0)
     begin = [f"<h1>{escape(document.title)}</h1>"]
-    if verdict and not any(isinstance(part, Verdict) for part in document.parts):
-        said = document.headline or verdict.sentence
+    told = any(isinstance(part, Verdict) for part in document.parts)
+    if verdict and (said := document.headline or ("" if told else verdict.sentence)):
         begin.append(f'<p class="verdict headline {dashed(verdict.kind)}">{in_prose(said)}</p>')
-        if said != verdict.sentence:
+        if said != verdict.sentence and not told:
             parts.insert(first, part_to_html(Note(verdict.sentence, plain=True)))
     return page(document.title, [*begin, *filter(None, parts)])
 

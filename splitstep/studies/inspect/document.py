@@ -44,17 +44,16 @@ COORDINATES_NOTE = (
 def document(result: Inspection) -> Document:
     """One picture, then the sentences, then what they rest on: what was measured, and no more."""
     said, particles, cuts = sentences(result), list(particle_charts(result)), list(cut_charts(result))
-    first, *others = particles or [None]
     call = "splitstep.studies.inspect.inspection(...)"
     parts = [
-        *([first] if first else cuts[:1]),
+        *(particles or cuts)[:1],
         *unfinished(result),
         *(Verdict("settled", one.text, one.section) for one in said.sentences),
         *absent(said),
         Note(about(result)),
-        *section("Tokens of the other model", others),
+        *section("Tokens of the other model", particles[1:]),
         *section("Health", [models_table(result)]),
-        *section("Layers left out", [*(cuts if first else cuts[1:]), lists_table(result)]),
+        *section("Layers left out", [*(cuts if particles else cuts[1:]), lists_table(result)]),
         *section("Outlier coordinates", [coordinates_table(result), *curves(result, "Outlier coordinates")]),
         *section("Beside it", [differences_table(result), *beside(result)]),
         *sections(result),
@@ -82,8 +81,8 @@ def headline(result: Inspection, said: Said) -> str:
 
 def layers_in_words(model: ModelFindings) -> str:
     """Whether layers are free: together, if that was tried, else one at a time."""
-    lists = [one.changes for one in model.evidence.cuts if one.changes]
-    tried = lists[0] if lists else [one.changes for one in model.skipped]
+    lists = sorted((one for one in model.evidence.cuts if one.changes), key=lambda one: one.how != "greedy")
+    tried = lists[0].changes if lists else [one.changes for one in model.skipped]
     free = sum(below(one, FREE) for one in tried)
     return f"{('some layers' if free > 1 else 'one layer') if free else 'no layer'} can be left out for free"
 
@@ -91,7 +90,8 @@ def layers_in_words(model: ModelFindings) -> str:
 def attending(model: ModelFindings) -> str:
     """How many layers attend to the first token, in words."""
     found, uniform = (columns(model.find("attention", name)) for name in ("first token", "uniform"))
-    many = sum(above(row, SINK) and above(minus(row, uniform.get(k, row))) for k, row in found.items())
+    over = ((row, uniform.get(layer, [0.0] * len(row))) for layer, row in found.items())
+    many = sum(above(row, SINK) and above(minus(row, beside)) for row, beside in over)
     which = "one layer" if many < 2 else "most layers" if 2 * many > len(found) else "some layers"
     return f"{which} attend{'s' * (many < 2)}"
 
