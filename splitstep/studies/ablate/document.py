@@ -10,6 +10,7 @@ from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples, Tra
 from ...report.document import Beside, Document, Evidence, Heading, Note, Part, folded
 from ...report.heat import on_one_scale
 from ...report.tables import Table
+from ...support.words import listed
 from . import tables
 from .result import (
     DRIFT,
@@ -28,6 +29,7 @@ COSINE = Axis("cosine", "{:.3f}")
 SHARE = Axis("CKA", "{:.3f}")
 NONE = Series((), ())
 OVER_LAST, OVER_FULL = "log10, over the last layer's", "log10, over the full arm's"
+RULINGS = ("supported", "not supported", "undecided")
 READS = "mean [95% interval]"
 LOSSES = {"train": "Training loss", "valid": "Validation loss"}
 
@@ -48,7 +50,17 @@ def document(result: Ablation) -> Document:
         *folded([tables.runs_table(result)]),
         *reproduce(result.made, result.trials, "splitstep.studies.ablate.ablate(...)"),
     ]
-    return Document(title, parts, ablation_verdict(result))
+    return Document(title, parts, ablation_verdict(result), headline(result))
+
+
+def headline(result: Ablation) -> str:
+    """The paper's claims by their names, with what the figures say about them."""
+    rulings = {
+        claim.ruling: [one.name for one in result.claims if one.ruling == claim.ruling] for claim in result.claims
+    }
+    return " ".join(
+        f"{ruling.capitalize()}: {listed(rulings[ruling])}." for ruling in sorted(rulings, key=RULINGS.index)
+    )
 
 
 def measures_chart(result: Ablation) -> SmallMultiples:
@@ -62,7 +74,7 @@ def measures_chart(result: Ablation) -> SmallMultiples:
         dots(title, y, [(arm.name, getattr(arm.own, name)) for arm in result.arms], READS, f"chart-{name}", level=level)
         for name, (title, y, level) in figures.items()
     ]
-    return SmallMultiples("The three claims", charts)
+    return SmallMultiples("The paper's three claims", charts)
 
 
 def tables_together(results: Sequence[tuple[str, Ablation]]) -> Sequence[Table]:

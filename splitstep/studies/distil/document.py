@@ -8,7 +8,7 @@ from ...experiments.trials import Curve
 from ...report.charts import Axis, LineChart, SmallMultiples
 from ...report.document import Beside, Document, Evidence, Heading, Note, Part, Stacked, Verbatim, folded
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
-from ...support.words import counted
+from ...support.words import counted, listed
 from .result import COMPARED, START, TEACHER, DistilResult, DistilRun, MethodRow, Said, distil_verdict
 
 NAME, ENDED = Column("method", text=True), Column(("answers that end", "[95%]"))
@@ -31,7 +31,29 @@ def document(result: DistilResult) -> Document:
         *sections.reproduce(result.made, result.runs, "splitstep.studies.distil.compare_methods(...)"),
     ]
     title = f"Distillation: {', '.join(row.method for row in result.rows)}"
-    return Document(title, parts, distil_verdict(result))
+    return Document(title, parts, distil_verdict(result), headline(result))
+
+
+def headline(result: DistilResult) -> str:
+    """Which methods beat their bases, and in what."""
+    found: dict[str, list[str]] = {}
+    for what in COMPARED:
+        for clause in better(result, what):
+            found.setdefault(clause, []).append(what)
+    said = "; ".join(f"{clause} in {listed(figures)}" for clause, figures in found.items())
+    return f"{said}." if said else ""
+
+
+def better(result: DistilResult, what: str) -> list[str]:
+    """The methods that beat their bases in a figure, in words; none if nothing was compared in it."""
+    told = [(one, by.answer) for one, by in zip(result.differences, result.claims, strict=True) if one.what == what]
+    beaten = {one.to: [] for one, answer in told if answer == "supported"}
+    for one, answer in told:
+        if answer == "supported":
+            beaten[one.to].append(one.of)
+    sure = "is sure to beat" if any(answer == "undecided" for _, answer in told) else "beats"
+    clauses = [f"{listed(own)} beat{'s' * (len(own) == 1)} {base}" for base, own in beaten.items()]
+    return clauses or [f"No method {sure} its base"] * bool(told)
 
 
 def main_table(result: DistilResult) -> Table:

@@ -11,7 +11,7 @@ from ...experiments import sections
 from ...experiments.experiment import Difference, Sample
 from ...experiments.statistics import FEWEST
 from ...report.charts import Axis, SmallMultiples
-from ...report.document import Document, Evidence, folded
+from ...report.document import Document, Evidence, Note, folded
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...schemes import label
 from ...support.words import counted, listed
@@ -49,6 +49,7 @@ def document(result: GlueResult) -> Document:
     claims = sections.claims_table(result.claims, "docs/results/pretrain.md")
     parts = [
         score_charts(result),
+        *few_pairs(result),
         sections.summary(
             result.made, result.runs, {"pre-trained network": len(result.bodies), "task": len(result.tasks)}
         ),
@@ -112,6 +113,14 @@ def clause(pairs: Pairs) -> str:
     if answer == "undecided":
         return f"{'GLUE' if what == MEAN else f'the {figure}'} is undecided"
     return f"{pairs.found.of}'s {figure} is {'' if answer == 'supported' else 'not '}{better}"
+
+
+def few_pairs(result: GlueResult) -> list[Note]:
+    """Why pairs settle nothing, if they are few."""
+    many = max((len(one.gains) for one in pairs_of(result)), default=SETTLE)
+    least = f"a sign-flip test of them cannot go below p = {0.5 ** (many - 1):g}"
+    note = f"{counted(many, 'pair')} of networks cannot settle what the rule says of GLUE: {least}."
+    return [Note(note, plain=True)] if 1 < many < SETTLE else []
 
 
 def pairs_table(result: GlueResult) -> list[Table]:
