@@ -62,11 +62,15 @@ def refuse_mismatch(place: Any, info: dict[str, Any], resize: bool, own: bool) -
         )
 
 
+FOUR_BITS = getattr(torch, "float4_e2m1fn_x2", None)  # two numbers in a byte, always finite; older PyTorch lacks it
+
+
 def refuse_not_finite(weights: Mapping[str, Tensor], place: Any) -> None:
     """An error that names the first weight with a number that is none."""
     for name, x in weights.items():
-        if x.is_floating_point() and x.element_size() > 1 and x.numel() and not x.is_meta:
-            ends = torch.stack(x.detach().aminmax()).float()
+        if x.is_floating_point() and x.dtype != FOUR_BITS and x.numel() and not x.is_meta:
+            known = x.detach() if x.element_size() > 1 else x.detach().float()  # 8 bits have no minimum in PyTorch
+            ends = torch.stack(known.aminmax()).float()
             if not ends.isfinite().all():
                 what = "is not a number" if ends.isnan().any() else "is infinite"
                 raise ValueError(

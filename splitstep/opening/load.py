@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 import transformers
 from huggingface_hub import snapshot_download
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -125,6 +126,7 @@ def open_folder(
     base = open_whole(base_of(adapter, source, trust_remote_code), name, source, trust_remote_code)
     check_part(folder / ADAPTED, 1)
     with opens(folder):
+        refuse_not_finite(load_file(folder / ADAPTED), ADAPTED)
         tokenizer = read_tokenizer(folder, trust_remote_code) or base.tokenizer
         return base._replace(model=merged(base.model, adapter).eval(), tokenizer=tokenizer)
 

@@ -25,7 +25,7 @@ from ..schemes import name_of
 from ..stability import beyond_limit, longest_step
 from ..stack import Stack
 from ..support.auto_classes import silent
-from ..support.documents import AGAIN, readable
+from ..support.documents import AGAIN, read_json, readable
 from ..support.typed import read_as
 from ..tasks import Batch, Task
 from .checkpoint import list_checkpoints
@@ -155,6 +155,7 @@ def stored_start(start: str, here: SplitstepConfig, recipe: Recipe, task: Task) 
     """The kind of model that a run is to start from, and its weights; refused if they are damaged, mean something else
     in the network of this config, or go with other tokens."""
     folder = model_folder(start)
+    read_json(folder / "config.json", hint=AGAIN)
     with silent(), readable(f"start: the model in {folder}", AGAIN):
         config = AutoConfig.from_pretrained(folder)
         stored = {name: x for file in sorted(folder.glob("*.safetensors")) for name, x in load_file(file).items()}

@@ -11,7 +11,9 @@ from typing import Any
 import huggingface_hub
 import pytest
 import torch
+from commands import Capsys, Patch, refusal
 from pretrained_folders import bert, llama, saved
+from safetensors.torch import load_file, save_file
 from tiny import inputs, tiny
 from torch import Tensor
 
@@ -274,3 +276,18 @@ def test_modules_without_a_transformer_are_refused(rows: list[tuple[str, str]], 
     modules(tmp_path / "sentences", *rows)
     with pytest.raises(ValueError, match=message):
         open_model(tmp_path / "sentences")
+
+
+@pytest.mark.parametrize(("value", "what"), [(torch.nan, "is not a number"), (torch.inf, "is infinite")])
+@pytest.mark.parametrize("words", ["inspect tuned --texts 1 --probes drift", "generate tuned --prompt def"])
+def test_a_weight_that_is_no_number_is_refused_by_its_name(
+    tuned: Path, words: str, value: float, what: str, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    monkeypatch.chdir(tuned.parent)
+    weights = load_file(tuned / "adapter_model.safetensors")
+    name = min(weights)
+    weights[name][0, 0] = value
+    save_file(weights, tuned / "adapter_model.safetensors")
+    line = refusal(capsys, *words.split(), "--out", "new") if "inspect" in words else refusal(capsys, *words.split())
+    assert f"adapter_model.safetensors: the weight {name} has a value that {what}" in line
+    assert not Path("new").exists()

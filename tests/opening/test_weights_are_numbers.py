@@ -6,6 +6,7 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+import made_up_glue
 import pytest
 import torch
 from commands import Capsys, Patch, refusal
@@ -13,29 +14,38 @@ from distil_pairs import instructions
 from pretrained_folders import llama, saved
 from safetensors.torch import load_file, save_file
 
+from splitstep.models.base import refuse_not_finite
 from splitstep.training import read_recipe, train
 
 SMALL = {"layers": 1, "width": 8, "heads": 2, "ffn": 8}
 RUNS: dict[str, dict[str, Any]] = {
     "lines": {"task": "stdlib", "data": {"limit": 3_000, "length": 16}},
-    "digits": {"task": "digits"},
+    "images": {"task": "digits"},
     "numbers": {"task": "numbers", "model": {**SMALL, "decoder_layers": 1}, "train": {"steps": 1, "batch": 256}},
     "classes": {"task": "classify", "data": {"train": "rows.csv", "vocab": 300}},
+    "masked": {
+        "task": "mlm",
+        "data": {"train": "many.txt", "vocab_size": 300, "length": 16},
+        "model": {**SMALL, "token_types": 2},
+    },
 }
 VERBS = {
     "inspect lines --texts 1 --probes drift": "lines",
     "inspect llama --texts 1 --probes drift": "llama",
     "inspect good --against llama --texts 1 --probes drift": "llama",
-    "converge digits --examples 4": "digits",
+    "converge images --examples 4": "images",
     "converge llama": "llama",
     "generate lines --prompt def": "lines",
     "generate llama --prompt def": "llama",
-    "evaluate digits": "digits",
+    "evaluate images": "images",
     "evaluate llama --task stdlib": "llama",
-    "evaluate digits/model --task digits": "digits",
+    "evaluate images/model --task digits": "images",
     "predict classes": "classes",
     "translate numbers": "numbers",
-    "train digits start=digits model.layers=1 --out new": "digits",
+    "train digits start=images model.layers=1 --out new": "images",
+    "compare digits start=images model.layers=1 --schemes lie,reverse-lie --out new": "images",
+    "ablate digits start=images model.layers=1 --arms no-norm --out new": "images",
+    "compare glue --start lie=masked --tasks rte --data sets --out new": "masked",
     "distil llama good data.length=64 --text rows.txt --method kl --out new": "llama",
     "distil good llama data.length=64 --text rows.txt --method kl --out new": "llama",
     "compare distil llama good data.length=64 --text rows.jsonl --methods kl --out new": "llama",
@@ -49,6 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "rows.csv").write_text("text,label\n" + "good,a\nbad,b\n" * 20)
     instructions(folder / "rows.jsonl")
     (folder / "rows.txt").write_text("".join(f"the cat sat on mat {n}\n\n" for n in range(200)))
+    (folder / "many.txt").write_text("".join(f"he said {n * n} and {n * 317} to it\n" for n in range(800)))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for name, given in RUNS.items():
@@ -56,6 +67,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             train(read_recipe(recipe, name), folder / name, quiet=True)
     saved(folder / "llama", llama(2))
     saved(folder / "good", llama(2, 1))
+    made_up_glue.made_up(folder / "sets", "rte")
     return folder
 
 
@@ -83,3 +95,14 @@ def test_a_weight_that_is_no_number_is_refused_by_its_name(
     line = refusal(capsys, *shlex.split(words))
     assert f"the weight {name} has a value that {what}" in line
     assert not any((tmp_path / "new").rglob("result.json"))
+
+
+@pytest.mark.parametrize("bits", ["float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "float16", "bfloat16", "float64"])
+def test_a_weight_of_any_size_is_looked_at(bits: str) -> None:
+    x = torch.tensor([0.5, 2.0]).to(getattr(torch, bits))
+    refuse_not_finite({"x": x}, "the model")
+    x[1] = torch.nan
+    with pytest.raises(ValueError, match="the model: the weight x has a value that is not a number"):
+        refuse_not_finite({"x": x}, "the model")
+    half = torch.zeros(2, dtype=torch.uint8).view(torch.float4_e2m1fn_x2)
+    refuse_not_finite({"x": half}, "the model")

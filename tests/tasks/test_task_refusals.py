@@ -81,3 +81,19 @@ def test_what_is_wrong_is_one_line_that_says_what_to_type(
     with pytest.raises(ValueError, match=re.escape(says)) as refused:
         task(name, options, folder)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "files", "content", "says"), [
+    ("newsgroups", "20newsgroups/20news-bydate-{}.jsonl", b"{}\n", "train.jsonl, line 1 has no group"),
+    ("wikitext2", "wikitext-2/{}.txt", b"a b\nc \xff\n", "train.txt, line 2: byte 0xff is not UTF-8 text"),
+])  # fmt: skip
+def test_a_damaged_file_of_a_published_task_is_named(
+    name: str, files: str, content: bytes, says: str, tmp_path: Path
+) -> None:
+    for split in ("train", "valid", "test"):
+        file = tmp_path / files.format(split)
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(content)
+    with pytest.raises(ValueError, match=re.escape(says)) as refused:
+        task(name, {}, tmp_path)
+    assert "\n" not in str(refused.value)

@@ -170,6 +170,10 @@ NO_START: list[tuple[Callable[[Path], Any], str]] = [
     (shutil.rmtree, "holds no model: name a finished run"),
     (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "is a pickle, which can run code"),
     (lambda f: (f / "model.safetensors").write_bytes(b"{" * 100), "is damaged "),
+    (
+        lambda f: (f / "config.json").write_text("[]"),
+        r"json is not a JSON object: copy it again, or train again",
+    ),
     (lambda f: (f / "config.json").write_text('{"model_type": "bert"}'), "is a bert model: name one that splitstep"),
     (lambda f: (f / "recipe.yaml").write_text("task: digits\n"), "holds no model: name a finished run"),
     (compared, "holds several runs: name one of them"),
