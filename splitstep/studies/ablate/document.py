@@ -55,12 +55,8 @@ def document(result: Ablation) -> Document:
 
 def headline(result: Ablation) -> str:
     """The paper's claims by their names, with what the figures say about them."""
-    rulings = {
-        claim.ruling: [one.name for one in result.claims if one.ruling == claim.ruling] for claim in result.claims
-    }
-    return " ".join(
-        f"{ruling.capitalize()}: {listed(rulings[ruling])}." for ruling in sorted(rulings, key=RULINGS.index)
-    )
+    found = {one: [claim.name for claim in result.claims if claim.ruling == one] for one in RULINGS}
+    return " ".join(f"{ruling.capitalize()}: {listed(names)}." for ruling, names in found.items() if names)
 
 
 def measures_chart(result: Ablation) -> SmallMultiples:
