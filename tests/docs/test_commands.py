@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pretrained_folders
 import pytest
 from inline import here
 from PIL import Image
@@ -27,14 +28,16 @@ LEFT_OUT_BECAUSE = {
     "it is not a whole command": ["splitstep compare ..."],
     "it needs a model, a run or an inspection; the tests of the verb and of the study make some": [
         "splitstep converge some-org/", "splitstep converge path/to/model", "splitstep inspect path/to/model",
-        "splitstep inspect HuggingFaceTB/",
         "splitstep inspect A --against B", "splitstep inspect SmolLM2.gguf", "splitstep inspect runs/digits",
         "splitstep report runs/look", "splitstep compare distil ", "splitstep distil ",
     ],
     "it needs text of your own, enwik8, Europarl or WikiText-2; tests/training and tests/tasks have small texts": [
         "splitstep train mlm-small", "splitstep compare mlm-small", "python -m splitstep.text.wiki_text",
         "python benchmarks/pretraining_text.py", "splitstep train text data.train=enwik8.txt",
-        "splitstep compare wikitext2", "splitstep compare --text",
+        "splitstep compare wikitext2",
+    ],
+    "it takes long, with a block and a config of transformers; tests/studies/test_compare_arms.py compares such arms": [
+        "splitstep compare --text my.txt --arms lie,swiglu,mine", "splitstep compare --text my.txt --arms lie,mine",
     ],
     "it needs the images of MNIST, which are fetched": ["splitstep compare mnist"],
     "it needs the files of GLUE, which are fetched by hand; tests/studies/test_glue_study.py makes some up": [
@@ -53,6 +56,7 @@ SMALLER = {
     "mlm": ["model.width=16", "train.batch=2", "data.vocab_size=600", "data.length=32", "data.valid_limit=320"],
     "numbers": [*SHALLOW, "train.batch=64", "data.train=300", "data.valid=20", "data.test=20"],
     "text": [*NARROW, "model.layers=1", "train.batch=2", "data.vocab_size=300"],
+    "own-text": [*NARROW, "model.layers=1", "train.batch=2", "train.evaluate_every=0", "match=none"],
     "classify": [*NARROW, "train.batch=4"],
     "images": [*NARROW, "train.batch=4"],
     "translate": [*SHALLOW, "train.batch=256", "train.average_every=1", "train.average=1", "data.merges=60"],
@@ -94,6 +98,9 @@ def shrunk(words: list[str]) -> list[str]:
         return [*words, "--train-steps", "2"]
     if words[0] not in ("train", "compare", "ablate", "converge"):
         return words
+    if "--text" in words:
+        assert words[-2] == "--minutes"
+        return [*words[:-2], "--seeds", "2", *SMALLER["own-text"], "train.warmup=1", "train.steps=2"]
     name = words[words.index("--task") + 1] if "--task" in words else words[1]
     steps = 4 if any(word.startswith("train.steps=") for word in words) else 2
     smaller = {"--seeds": "2", "--depths": "1,2,4"}
@@ -138,8 +145,8 @@ def of_a_page(file: str) -> Any:
     "file", [of_a_page(file) for file in FILES if any(one == file and not left_out(line) for one, line in ALL)]
 )
 def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, in a folder of their own; Python of README and the tour runs between them. Runs of a comparison are
-    made in this process: those of `make demo` have workers in tests/cli."""
+    """In order, in a new folder, where a small model has the name of a large one; Python of README and the tour runs
+    between them. Runs of a comparison are made in this process: those of `make demo` have workers in tests/cli."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(LETTERS, "given", {})
     monkeypatch.setattr(own_letters, "SOURCES", {})
@@ -149,6 +156,8 @@ def test_every_command_of_the_page_runs(file: str, tmp_path: Path, monkeypatch: 
         lines = [f"{word} {other} {i}" for i in range(20) for word in ("red", "blue") for other in (name, "house")]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     labelled(tmp_path)
+    pretrained_folders.saved(tmp_path / "HuggingFaceTB" / "SmolLM2-135M-Instruct", pretrained_folders.llama())
+    (tmp_path / "my.txt").write_text("".join(f"Dear reader {n}, this is note {n % 7}.\n" for n in range(3_000)))
     (tmp_path / "notes.txt").write_text(
         "".join(f"Dear {word} {n}, this is note {n % 7}.\n" for n in range(300) for word in "ab")
     )
