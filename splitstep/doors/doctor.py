@@ -24,8 +24,8 @@ REQUIREMENT = re.compile(r"([\w.-]+)[^>;]*(?:>=([\d.]+))?[^;]*(?:; *extra == \"(
 FOR = {
     "cluster": "--engine dask=ADDRESS", "tensorboard": "--tensorboard", "translation": "translation tasks with Moses",
     "images": "your own images", "distil": "ROUGE-L in compare distil", "clients": "GGUF files, adapters and others",
-    "matplotlib": ".plot()", "pandas": ".frame()",
-}  # fmt: skip  # what is for what; matplotlib and pandas belong to no extra
+    "notebooks": ".plot(), .frame() and notebooks",
+}  # fmt: skip  # what each extra is for
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,6 @@ def missing(needed: list[tuple[str, str, str]]) -> dict[str, str]:
     for extra in [one for one in FOR if any(extra == one for *_, extra in needed)]:
         if absent := [name for name, _, own in needed if own == extra and installed(name) is None]:
             found[extra] = f"for {FOR[extra]}, {listed(absent)} missing: pip install 'splitstep[{extra}]'"
-    for name in ("matplotlib", "pandas"):
-        if installed(name) is None:
-            found[name] = f"for {FOR[name]}, missing: pip install {name}"
     return found
 
 

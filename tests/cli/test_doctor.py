@@ -34,7 +34,9 @@ def test_versions_threads_and_folders_are_those_of_this_process(
 def test_what_is_missing_or_too_old_comes_with_the_command_that_installs_it() -> None:
     assert ("dask", "2025.1", "cluster") in list(requirements())
     assert ("numpy", "2", "") in list(requirements())
-    found = missing([(NOWHERE, "1", "images"), ("torch", "1", "cluster")])
+    assert {extra for *_, extra in requirements()} >= {"notebooks", "images", "cluster"}
+    found = missing([(NOWHERE, "1", "images"), (NOWHERE, "1", "notebooks"), ("torch", "1", "cluster")])
+    assert found["notebooks"].endswith(f"{NOWHERE} missing: pip install 'splitstep[notebooks]'")
     assert found["images"] == f"for your own images, {NOWHERE} missing: pip install 'splitstep[images]'"
     assert "cluster" not in found
     assert to_mend(NOWHERE, "1") == f"{NOWHERE} is missing: pip install {NOWHERE}"

@@ -12,6 +12,7 @@ import tomllib
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -34,16 +35,20 @@ def pip(*words: str | Path, cwd: Path) -> None:
     run(sys.executable, "-m", "pip", *words, "--no-deps", "--no-index", "-q", cwd=cwd)
 
 
+def copied(source: Path) -> Path:
+    """A folder with what a wheel is built from."""
+    shutil.copytree(ROOT / "splitstep", source / "splitstep", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    return source
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder into which a wheel of this checkout is installed. It is built from a copy: setuptools writes there."""
     pytest.importorskip("setuptools")
     place = tmp_path_factory.mktemp("install")
-    source = place / "source"
-    shutil.copytree(ROOT / "splitstep", source / "splitstep", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    pip("wheel", "--no-build-isolation", "--wheel-dir", place / "wheels", source, cwd=place)
+    pip("wheel", "--no-build-isolation", "--wheel-dir", place / "wheels", copied(place / "source"), cwd=place)
     [wheel] = (place / "wheels").iterdir()
     pip("install", "--target", place / "site", wheel, cwd=place)
     return place / "site"
@@ -70,6 +75,24 @@ def test_a_wheel_has_every_file_of_the_package(installed: Path) -> None:
 
     assert files(installed / "splitstep") == files(ROOT / "splitstep")
     assert "py.typed" in files(installed / "splitstep")
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+@pytest.mark.nightly
+def test_an_sdist_builds_the_same_wheel_and_both_may_be_published(tmp_path: Path) -> None:
+    source, build = copied(tmp_path / "source"), (sys.executable, "-m", "build", "--no-isolation")
+    run(*build, "--wheel", "--outdir", tmp_path / "direct", source, cwd=tmp_path)
+    shutil.rmtree(source / "build")
+    run(*build, "--outdir", tmp_path / "dist", source, cwd=tmp_path)  # the wheel is built from the sdist
+    [direct], [wheel] = (list((tmp_path / name).glob("*.whl")) for name in ("direct", "dist"))
+    assert contents(wheel) == contents(direct)
+    [sdist] = (tmp_path / "dist").glob("*.tar.gz")
+    said = run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist, cwd=tmp_path, NO_COLOR="1")
+    assert said.count("PASSED") == 2
 
 
 WITHOUT_TORCH = """
