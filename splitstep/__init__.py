@@ -66,24 +66,15 @@ ELSEWHERE = {
     "Stack": ".stack",
     "load": ".inference.runs",
     "observe": ".probes",
-    "flows": "",
-    "letters": "",
-    "opening": "",
-    "pretrained": "",
+    **dict.fromkeys(("flows", "letters", "opening", "pretrained"), ""),
     **{name: f".doors.{module}" for module, names in DOORS.items() for name in names},
 }
 RENAMED = {"pretrained": "opening"}  # packages by the names that they had
 LAZY = {name: ".models" for name in __all__ if name not in globals()} | ELSEWHERE  # most of them import torch
 
-MODEL_TYPES = {
-    "splitstep-block": "BlockConfig",
-    "splitstep-causal": "CausalConfig",
-    "splitstep-image": "ImageConfig",
-    "splitstep-masked": "MaskedConfig",
-    "splitstep-sequence": "SequenceConfig",
-    "splitstep-translation": "TranslationConfig",
-    "splitstep-vectors": "VectorsConfig",
-}  # in config.json, and the config class of each; transformers' Auto classes find them from here on
+CONFIGS = [name for name in __all__ if name.endswith("Config")]
+MODEL_TYPES = {f"splitstep-{name.removesuffix('Config').lower()}": name for name in CONFIGS}
+# in config.json, and the config class of each; transformers' Auto classes find them from here on
 register_by_name(f"{__name__}.models", MODEL_TYPES)
 
 

@@ -118,12 +118,8 @@ def total(terms: Iterable[Tensor]) -> Tensor:
     return reduce(add, terms)
 
 
-def slope(visit: Visit, name: str, t: Time, x: Tensor, context: Any) -> Tensor:
-    """k = f(t, x) of one field; a result of the wrong shape or type is refused."""
-    return checked(visit, name, visit.step.fields[name](t, x, context), x)
-
-
 def checked(visit: Visit, name: str, k: Tensor, x: Tensor) -> Tensor:
+    """k = f(t, x) of one field, unless its shape or type is wrong."""
     if wrong := _misfit(k, x):
         raise ValueError(
             f"Field {name} of step {visit.site.step} returned {wrong}: it must return a tensor of the state's shape "
@@ -169,7 +165,7 @@ def increments(visit: Visit, x: Tensor, contexts: Sequence[Any]) -> dict[str, Te
         y = total([x, *(scaled(h * a, sums[i]) for i, a in stage.row)]) if stage.row else x
         times = [t + stage.c * span for t, span in zip(visit.times, spans, strict=True)] if stage.c else visit.times
         names = zip(move.fields, times, strict=True)
-        slopes.append({name: slope(visit, name, t, y, context) for name, t in names})
+        slopes.append({name: checked(visit, name, visit.step.fields[name](t, y, context), y) for name, t in names})
         if len(slopes) < len(move.stages):
             sums.append(total(slopes[-1].values()))
     factor = h if move.kind == "add" else 1.0

@@ -57,7 +57,9 @@ def read(text: str) -> Scheme:
         else:
             program, position = _program(text, position)
             branches = [(Fraction(1), program)]
-        tableau, position = _global(text, position)
+        tableau = EULER
+        if common := GLOBAL.match(text, position):
+            tableau, position = _tableau(text, common.start("tableau"), common["tableau"]), len(text)
         if position != len(text):
             raise fail(text, position, _advice(text, position))
         if tableau != EULER and all(own for _, program in branches for _, own in program):
@@ -136,11 +138,6 @@ def _finish(text: str, pending: Pending, tableau: Tableau) -> Part:
         return part if own or isinstance(part, Project) else replace(part, tableau=tableau)
     except ValueError as error:  # @exact for all, and a part without an exact flow
         raise fail(text, text.rindex("@"), str(error)) from None
-
-
-def _global(text: str, position: int) -> tuple[Tableau, int]:
-    found = GLOBAL.match(text, position)
-    return (_tableau(text, found.start("tableau"), found["tableau"]), len(text)) if found else (EULER, position)
 
 
 def _tableau(text: str, position: int, name: str) -> Tableau:

@@ -136,26 +136,21 @@ def order_of_step(branches: Branches, colouring: Colouring = letter) -> int:
     members = {c: [int(c in both) for both in zip(coloured, clocks, strict=True)] for c in {*coloured, *clocks}}
     exact = all(isinstance(value, int) for value in b.values())
     weight = elementary_weight(A, b, members)
-    absolute = elementary_weight([_absolute(row) for row in A], _absolute(b), members)
+    *rows, last = [{j: abs(value) for j, value in row.items()} for row in (*A, b)]
+    absolute = elementary_weight(rows, last, members)  # the sum of the absolute values of the terms
 
     def expected(tree: Tree) -> Number:
         return weight((tree[0], ())) * prod(map(expected, tree[1]))
 
     def holds(tree: Tree) -> bool:
         error = gamma(tree) * weight(tree) - expected(tree)
-        return error == 0 if exact else negligible(error / gamma(tree), lambda: absolute(tree))
+        if exact:
+            return error == 0
+        left = abs(error / gamma(tree))
+        return left <= TOLERANCE or left <= ROUNDING * absolute(tree)
 
     colours = tuple(sorted({*coloured}))
     return next((p - 1 for p in range(1, HIGHEST + 1) if not all(map(holds, trees(p, colours)))), HIGHEST)
-
-
-def _absolute(row: Row) -> Row:
-    return {j: abs(value) for j, value in row.items()}
-
-
-def negligible(error: float, terms: Callable[[], float]) -> bool:
-    """Whether a sum of doubles is right up to rounding; `terms` returns the sum of their absolute values."""
-    return abs(error) <= TOLERANCE or abs(error) <= ROUNDING * terms()
 
 
 def order_of_splitting(branches: Branches) -> int:

@@ -121,20 +121,14 @@ def written(part: Part, common: Tableau) -> str:
     """The part in the notation, without its tableau if that is the common one."""
     if isinstance(part, Project):
         return part.field
-    fields, scale = "+".join(part.fields), _scale(part.fraction)
+    fields, scale = "+".join(part.fields), "" if part.fraction == 1 else f"*{part.fraction}"
+    if scale.startswith("*1/"):
+        scale = scale[2:]
     if len(part.fields) > 1 and scale:
         fields = f"({fields})"
     half = f"{part.half}:" if part.half else ""
     tableau = "" if part.replaces or part.tableau == common else f"@{part.tableau.name}"
     return f"{half}{'=' if part.replaces else ''}{fields}{scale}{tableau}"
-
-
-def _scale(fraction: Coefficient) -> str:
-    if fraction == 1:
-        return ""
-    if isinstance(fraction, Fraction) and fraction.numerator == 1:
-        return f"/{fraction.denominator}"
-    return f"*{fraction}"
 
 
 class Stage(NamedTuple):
@@ -169,15 +163,9 @@ def lower(part: Part) -> Move:
         Stage(float(part.tableau.c[j]), tuple((number[i], float(a)) for i, a in enumerate(row) if a))
         for j, row in zip(live, rows, strict=True)
     )
-    return Move(
-        part.fields,
-        part.colours,
-        float(part.fraction),
-        stages,
-        tuple(float(part.tableau.b[j]) for j in live),
-        "replace" if part.replaces else "add",
-        "ab".index(part.half) if part.half else -1,
-    )
+    weights, kind = tuple(float(part.tableau.b[j]) for j in live), "replace" if part.replaces else "add"
+    half = "ab".index(part.half) if part.half else -1
+    return Move(part.fields, part.colours, float(part.fraction), stages, weights, kind, half)
 
 
 def live_stages(part: Substep) -> tuple[int, ...]:

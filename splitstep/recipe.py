@@ -161,7 +161,7 @@ def read_recipe(document: Entries, where: str) -> Recipe:
     with errors_at(where):
         task = TASKS.find(values["task"])
         if isinstance(given := values.get("network"), dict):
-            values["network"] = with_source(given)
+            values["network"] = {"name": given.get("name"), **plain(source_of(given))}
         elif given is not None:
             NETWORKS.check(given)
     data, model, train = (read_section(name, document.get(name), where) for name in SECTIONS)
@@ -247,11 +247,6 @@ def source_of(given: Entries) -> BlockSource | ConfigSource:
     hints = get_type_hints(kind)
     check_entries(entries, hints, f"network {name}")
     return read(entries["file"]) if len(entries) == 1 else check(read_as(kind, entries, "network"))
-
-
-def with_source(given: Entries) -> dict[str, Any]:
-    """The entries of a network that others wrote, with its source."""
-    return {"name": given.get("name"), **plain(source_of(given))}
 
 
 SOURCES: dict[Any, tuple[Any, Callable[[str], Any], Callable[[Any], Any]]] = {

@@ -7,8 +7,7 @@ e^(-i theta) - 1, the circle of radius 1 around -1.
 """
 
 from cmath import exp
-from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, reduce
 from math import pi
 
 from .letters import Place
@@ -41,8 +40,11 @@ def limit(tableau: Tableau, ends: str = "reflecting", axes: int = 1) -> float:
     """The largest alpha h up to which no step of this tableau makes any mode grow."""
     coefficients, rates = polynomial(tableau), modes(ends, axes)
 
+    def value(z: complex) -> complex:
+        return reduce(lambda found, c: found * z + c, reversed(coefficients), 0j)
+
     def stable(s: float) -> bool:
-        return all(abs(_value(coefficients, s * rate)) <= 1 + ROUNDING for rate in rates)
+        return all(abs(value(s * rate)) <= 1 + ROUNDING for rate in rates)
 
     step = 1.0 / 256
     good = next((k - 1 for k in range(1, int(LONGEST / step)) if not stable(k * step)), int(LONGEST / step)) * step
@@ -53,23 +55,13 @@ def limit(tableau: Tableau, ends: str = "reflecting", axes: int = 1) -> float:
     return good
 
 
-def _value(coefficients: tuple[float, ...], z: complex) -> complex:
-    value = 0j
-    for c in reversed(coefficients):
-        value = value * z + c
-    return value
-
-
-def explicit_parts(scheme: Scheme, letter: str = "D") -> Iterator[tuple[float, Tableau]]:
-    """The fraction and the tableau of each part that advances this letter explicitly."""
-    for _, part in scheme.substeps:
-        if not part.exact and (times := sum(name[0] == letter for name in part.fields)):
-            yield float(part.fraction) * times, part.tableau
-
-
 def longest_step(scheme: Scheme, ends: str, axes: int = 1) -> tuple[float, str]:
     """The largest alpha h, h a whole step, that every explicit part of D allows, and the tableau that sets it."""
-    found = [(limit(tableau, ends, axes) / fraction, tableau.name) for fraction, tableau in explicit_parts(scheme)]
+    found = [
+        (limit(part.tableau, ends, axes) / (float(part.fraction) * times), part.tableau.name)
+        for _, part in scheme.substeps
+        if not part.exact and (times := sum(name[0] == "D" for name in part.fields))
+    ]
     return min(found, default=(float("inf"), "exact"))
 
 
