@@ -65,6 +65,12 @@ FAULTS = """([contrast, large]) => {
 }"""
 
 
+def unfolded(page: Any) -> Any:
+    """The page with all of its evidence open."""
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    return page
+
+
 def faults(page: Any) -> list[str]:
-    """What is wrong with an open page, one line each."""
-    return page.evaluate(FAULTS, [CONTRAST, LARGE])
+    """What is wrong with an open page, one line each; what was folded is opened first."""
+    return unfolded(page).evaluate(FAULTS, [CONTRAST, LARGE])

@@ -5,12 +5,15 @@ import json
 import math
 import re
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from splitstep.experiments.sections import dots
+from splitstep.experiments.statistics import Estimate
 from splitstep.report import charts
 from splitstep.report.charts import (
     Axis,
@@ -34,7 +37,8 @@ from splitstep.report.charts import (
     scale,
 )
 from splitstep.report.drawing import chart_to_html
-from splitstep.report.plots import COLOURS
+from splitstep.report.heat import on_one_scale
+from splitstep.report.plots import APART, COLOURS
 from splitstep.report.result import figure_of
 
 HOSTILE = "</script><b onclick=\"alert('x')\">&amp;"
@@ -229,6 +233,73 @@ def test_a_slider_shows_the_chart_at_its_start() -> None:
         assert ["hidden" in one for one in re.findall(r'<div class="stop"([^>]*)>', drawn)] in ([], [True, False])
 
 
-def test_the_strongest_colour_of_both_signs_has_no_sign() -> None:
-    drawn = chart_to_html(HeatMap("Heat", "x", "y", ["1", "2"], ["1"], [[-2.0, 1.0]], "{:+.1f}"))
-    assert "The strongest colour is 2.0." in drawn
+def heat(*values: float, **more: Any) -> HeatMap:
+    return HeatMap("Heat", "x", "y", [str(i) for i in range(len(values))], ["1"], [values], "{:.2f}", **more)
+
+
+def key(chart: HeatMap) -> tuple[str, str, str]:
+    """What the bar of colours says: its kind, and its ends."""
+    [found] = re.findall(r'<div class="key (\w+)">(.*?)<i></i>(.*?)</div>', chart_to_html(chart))
+    return found
+
+
+def test_a_bar_of_colours_says_what_they_mean() -> None:
+    assert key(heat(-2.0, 1.0, what="nats")) == ("both", "nats -2.00", "2.00")
+    assert key(heat(0.5, 1.0, what="nats")) == ("plus", "nats 0.00", "1.00")
+    assert key(heat(1.0, -1e-3)) == ("plus", " 0.00", "1.00")  # too small for a colour
+    assert key(heat(0.5, strongest=4.0, signed=True)) == ("both", " -4.00", "4.00")
+
+
+def test_heat_maps_on_one_scale_have_equal_ends_and_equal_colours() -> None:
+    one, other, none = on_one_scale([heat(0.0, 0.5), heat(-2.0, 1.0), heat(0.0, math.nan)])
+    assert key(one) == key(other) == key(none) == ("both", " -2.00", "2.00")
+    shades = [re.findall(r'class="cell plus" fill-opacity="([\d.]+)"', chart_to_html(each)) for each in (one, other)]
+    assert shades == [["0", "0.25"], ["0.5"]]
+    assert on_one_scale([]) == []
+    slider = chart_to_html(SliderChart("Some", "layer", [heat(0.5), heat(-2.0)]))
+    assert re.findall(r'<div class="key (\w+)">(.*?)<i></i>(.*?)</div>', slider) == [("both", " -2.00", "2.00")] * 2
+
+
+def test_a_heat_map_of_matplotlib_has_names_and_a_title_on_its_bar() -> None:
+    pytest.importorskip("matplotlib")
+    axes, beside = figure_of(heat(-2.0, 1.0, what="nats")).axes
+    assert [one.get_text() for one in axes.get_xticklabels()] == ["0", "1"]
+    assert axes.get_xticks().tolist() == [0.0, 1.0]
+    assert axes.images[0].get_clim() == (-2.0, 2.0)
+    assert beside.get_ylabel() == "nats"
+
+
+def test_points_of_equal_x_stand_beside_each_other() -> None:
+    """Three share a place; the fourth has its own."""
+    points = [Point(name, x, 1.0) for name, x in (("a", 1.0), ("b", 1.0), ("c", 1.0), ("d", 9.0))]
+    drawn = chart_to_html(PointChart("", Axis("x"), Axis("y"), points))
+    places = re.findall(r'class="dot" style="left:(?:calc\()?([\d.]+)%(?: \+ (-?\d+)px)?', drawn)
+    assert [aside or "0" for _, aside in places] == [str(-APART), "0", str(APART), "0"]
+    assert places[0][0] == places[1][0] == places[2][0] != places[3][0]
+
+
+def test_matplotlib_has_guide_lines_with_their_names_and_one_legend_for_each_group() -> None:
+    pytest.importorskip("matplotlib")
+    lines, guide = [LINE, LINE._replace(name="macaron")], Line("order 2", (1, 4), (2.0, 0.125))
+    chart = LineChart("", STEP, LOSS, lines, guides=[guide], groups={"lie": "order 1", "macaron": "order 1"})
+    [axes] = figure_of(chart).axes
+    first, second, drawn = axes.lines
+    assert first.get_color() == second.get_color() != drawn.get_color()
+    assert (drawn.get_label(), drawn.get_linestyle(), drawn.get_color()) == ("order 2", "--", "grey")
+    assert [one.get_text() for one in axes.texts] == ["order 2"]
+    assert axes.get_legend() is None  # one group needs none
+
+
+def test_names_along_x_stand_for_a_legend_and_keep_their_colours() -> None:
+    """A row without a figure takes no colour from the others."""
+    rows = [("full", None), ("none", 1.0), ("some", Estimate(2.0, 1.0, 3.0, 5))]
+    chart = dots("", Axis("y"), rows, "", "chart")
+    drawn = chart_to_html(chart)
+    [shown] = re.findall(r'<div class="marks-x tilted"[^>]*>(.*?)</div>', drawn)
+    assert re.findall(r">([a-z]+)<", shown) == ["full", "none", "some"]
+    assert "legend" not in drawn
+    assert re.findall(r'class="dot" style="[^"]*(--c\d)', drawn) == ["--c1", "--c2"]
+    pytest.importorskip("matplotlib")
+    [axes] = figure_of(chart).axes
+    assert [one.get_text() for one in axes.get_xticklabels()] == ["full", "none", "some"]
+    assert [one.lines[0].get_color() for one in axes.containers] == ["C1", "C2"]

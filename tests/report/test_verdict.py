@@ -124,5 +124,8 @@ def test_it_is_the_same_sentence_three_times(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().out.startswith(f"{sentence}\n\n| task")
     assert cli.main(["report", str(tmp_path), str(tmp_path), "--markdown"]) == 0
     assert capsys.readouterr().out.startswith(f"- {tmp_path.name}: {sentence}\n- {tmp_path.name}: {sentence}\n\n| task")
-    [shown] = re.findall(r'</h1>\n<p class="verdict open">(.*?)</p>', document_to_page(result.document()))
-    assert unescape(shown) == sentence
+    [shown] = re.findall(
+        r'</h1>\n<p class="verdict headline open">(.*?)</p>', page := document_to_page(result.document())
+    )
+    assert unescape(shown) == result.document().headline
+    assert unescape(page).count(f"<p>{sentence}</p>") == 1  # below the picture, with its figures

@@ -61,7 +61,10 @@ def test_each_variable_that_a_surface_does_not_show_has_a_slider_and_equal_colou
     assert shown == 4 * [at == 0.5 for at in STOPS]  # a slider starts in the middle
     most = max(np.abs([one.target, one.network]).max() for one in result.surfaces)
     apart = max(np.abs(np.subtract(one.network, one.target)).max() for one in result.surfaces)
-    assert set(re.findall(r"The strongest colour is ([^<]*)\.", page)) == {f"{most:.3f}", f"{apart:.4f}"}
+    bars = set(re.findall(r'<div class="key (\w+)">([^<]*)<i></i>([^<]*)</div>', page))
+    assert bars == {
+        ("plus", "output 0.000", f"{most:.3f}"), ("both", f"difference -{apart:.4f}", f"+{apart:.4f}")
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("tokens", [2, 3])

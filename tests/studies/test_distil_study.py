@@ -33,7 +33,7 @@ from splitstep.report.document import Verdict
 from splitstep.report.tables import to_markdown
 from splitstep.studies.distil import STUDY, compare_methods
 from splitstep.studies.distil.directory import plan, slug
-from splitstep.studies.distil.document import ENDED, main_table
+from splitstep.studies.distil.document import ENDED, headline, main_table
 from splitstep.studies.distil.inputs import PLAIN
 from splitstep.studies.distil.result import BITS, COMPARED, ROUGE, DistilResult, DistilRun, distil_verdict, with_claims
 from splitstep.studies.distil.study import Distilled, base_of, differences_of, row_of
@@ -426,6 +426,7 @@ def test_the_verdict_says_what_was_settled_and_what_was_not(worked: DistilResult
         told((ROUGE, "kl", sure), (BITS, "kl", few)), told((BITS, "kl", wide), (BITS, "kl", few)),
         told((BITS, "kl", few), (ROUGE, "kl", None)), told((BITS, "kl", wide)),
     ]  # fmt: skip
-    assert [one.kind for one in kinds] == ["settled", "open", "too few", "open"]
+    assert [one.kind for one in kinds] == ["not supported", "open", "too few", "open"]
+    assert headline(worked) == "kl beats ce in ROUGE-L and bits per byte."
     alone = distil_verdict(replace(worked, claims=()))
     assert (alone.kind, alone.sentence[:21]) == ("open", "Nothing was compared:")
