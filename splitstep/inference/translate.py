@@ -11,8 +11,7 @@ from ..models import SplitstepForTranslation
 from ..tasks.pairs.codec import Codec
 from ..tasks.pairs.scores import Score
 from ..tasks.pairs.search import decode_lines, longer_than_trained
-from ..tasks.pairs.searching import Progress, Search
-from ..tasks.pairs.translation import PairOptions, Translation
+from ..tasks.pairs.translation import PairOptions, Progress, Search, Translation
 from .runs import find_run
 
 

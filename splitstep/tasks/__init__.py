@@ -14,7 +14,7 @@ OWN = {
     "digits": "images:DIGITS", "listops": "listops:LISTOPS", "stdlib": "corpora:STDLIB", "text": "own_text:TEXT",
     "mnist": "images:MNIST", "newsgroups": "newsgroups:NEWSGROUPS", "enwik8": "corpora:ENWIK8",
     "wikitext2": "corpora:WIKITEXT2", "classify": "classify:CLASSIFY", "glue": "glue:GLUE", "mlm": "masked.mlm:MLM",
-    "numbers": "pairs.numbers:NUMBERS", "parallel": "pairs.parallel:PARALLEL", "multi30k": "pairs.corpora:MULTI30K",
+    "numbers": "pairs.corpora:NUMBERS", "parallel": "pairs.corpora:PARALLEL", "multi30k": "pairs.corpora:MULTI30K",
     "tatoeba": "pairs.corpora:TATOEBA", "ted": "pairs.corpora:TED", "europarl": "pairs.corpora:EUROPARL",
     "iwslt14": "pairs.macaron_corpora:IWSLT14", "wmt14": "pairs.macaron_corpora:WMT14", "instruct": "instruct:INSTRUCT",
     "images": "own_images:OWN_IMAGES",

@@ -1,6 +1,6 @@
 """A user's own labelled text: a spreadsheet with one or two texts and a class or a number a line."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import isfinite
@@ -14,7 +14,7 @@ from ..support.words import counted
 from ..text.files import find_own
 from ..text.splits import SPLITS
 from ..text.tables import Columns, Example, find_columns, labelled_rows, read_table
-from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
+from .sequences import Examples, SentenceOptions, Sentences, divided, held_out
 from .task import Data, DataNote, number_classes, task_row
 
 NAME = "classify"
@@ -104,15 +104,6 @@ def generated() -> dict[str, Source]:
     return {"train": Source(Path(GENERATED), rows, Columns(("text",), "label"))}
 
 
-def are_numbers(labels: Sequence[str], wanted: str) -> bool:
-    """Whether labels are numbers: as told, or if nearly all are and one is not whole. Those that are not, such as "n/a"
-    in a column of measurements, are refused later, with their lines."""
-    values = [number_of(label) for label in labels]
-    fractions = any(value is not None and value != int(value) for value in values)
-    nearly = values.count(None) <= (1 - NEARLY) * len(values)
-    return wanted == "numbers" or (wanted == "found" and nearly and fractions)
-
-
 def number_of(label: str) -> float | None:
     try:
         value = float(label)
@@ -168,7 +159,10 @@ def read_classify(options: ClassifyOptions, data: Path | None = None) -> Data:
             f"{train.path} has {counted(len(train.examples), 'example')}, and at least {FEWEST} are needed: a "
             "tenth is held out"
         )
-    if are_numbers(train.labels, options.labels):
+    values = list(map(number_of, train.labels))
+    fractions = any(value is not None and value != int(value) for value in values)
+    nearly = values.count(None) <= (1 - NEARLY) * len(values)  # those that are not, such as "n/a", are refused later
+    if options.labels == "numbers" or (options.labels == "found" and nearly and fractions):
         names, labels = (), {split: numbers_in(source) for split, source in sources.items()}
     else:
         names, labels = classes_in(sources)

@@ -119,19 +119,16 @@ class Wikitext2Options(WindowOptions):
     level: Literal["word", "byte"] = "word"
 
 
-def words_of(text: bytes, where: str) -> list[str]:
-    """The words of each line and an <eos> after it."""
-    lines = decode(text, where).split("\n")
-    return [word for line in lines[:-1] for word in (*line.split(), "<eos>")]
-
-
 def read_wikitext2(options: Wikitext2Options, data: Path | None = None) -> Data:
     """Each split is a file of its own, or in the published archive. Words are numbered by falling frequency, equally
     frequent ones by spelling, so the order of articles does not matter."""
     places = {split: [f"wikitext-2/{name.format(split)}" for name in WIKITEXT2_FILES] for split in SPLITS}
     paths = {split: locate(data_root(data), WIKITEXT2_SOURCE, *names) for split, names in places.items()}
     texts = {split: read(path, member=f"wikitext-2/wiki.{split}.tokens") for split, path in paths.items()}
-    words = {split: words_of(text, str(paths[split])) for split, text in texts.items()}
+    words = {split: list[str]() for split in SPLITS}  # of each line, and an <eos> after it
+    for split, text in texts.items():
+        for line in decode(text, str(paths[split])).split("\n")[:-1]:
+            words[split] += (*line.split(), "<eos>")
     for split, path in paths.items():
         if len(words[split]) != WORD_COUNTS[split]:
             raise ValueError(

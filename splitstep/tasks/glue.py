@@ -14,7 +14,7 @@ import numpy as np
 from ..text.files import data_root, read_text, require
 from ..text.tables import Record, tab_records
 from .measures import ACCURACY, F1_ACCURACY, LABELS, MATTHEWS, NUMBERS, PEARSON, Metric
-from .sentences import Examples, SentenceOptions, Sentences, divided, held_out
+from .sequences import Examples, SentenceOptions, Sentences, divided, held_out
 from .task import Data, DataNote, task_row
 
 ORIGIN = "https://gluebenchmark.com/tasks"

@@ -126,19 +126,15 @@ class Instruct(Task):
         stop_at(self.tokenizer.eos_token_id, folder)
 
     def oddities(self) -> dict[str, dict[str, int]]:
-        length = self.options.length
+        length, number = self.options.length, self.tokenizer.unk_token_id
+        known = number is None or number == self.tokenizer.eos_token_id
+        unknown = {} if known else {split: int((one.tokens == number).sum()) for split, one in self.encoded.items()}
         return {
             f"left out, for the answer begins after {length} tokens": self._dropped,
             f"cut off after {length} tokens": self._cut,
-            "tokens unknown to the tokenizer": self._unknown(),
+            "tokens unknown to the tokenizer": unknown,
             "read as plain text": {split: sum(not row.prompt for row in found) for split, found in self.rows.items()},
         }
-
-    def _unknown(self) -> dict[str, int]:
-        number = self.tokenizer.unk_token_id
-        if number is None or number == self.tokenizer.eos_token_id:
-            return {}
-        return {split: int((one.tokens == number).sum()) for split, one in self.encoded.items()}
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -202,11 +202,6 @@ def cached(variant: Variant, seed: int) -> TokenRows:
     )
 
 
-def doubling(longest: int) -> tuple[int, ...]:
-    """Buckets 64, 128, ... up to the first that holds `longest`."""
-    return tuple(64 << power for power in range(max(1, (longest - 1).bit_length() - 5)))
-
-
 def read_listops(options: ListOpsOptions, data: Path | None = None) -> Data:
     named = VARIANTS[options.variant]
     counts = {split: getattr(options, split) or getattr(named, split) for split in SPLITS}
@@ -214,7 +209,8 @@ def read_listops(options: ListOpsOptions, data: Path | None = None) -> Data:
     every = cached(variant, options.seed)
     bounds = np.cumsum([0, *counts.values()]).tolist()
     texts = {split: every.part(bounds[i], bounds[i + 1]) for i, split in enumerate(SPLITS)}
-    buckets = options.buckets or named.buckets or doubling(1 + int(every.lengths.max()))
+    powers = max(1, int(every.lengths.max()).bit_length() - 5)  # buckets 64, 128, ... up to the first that is enough
+    buckets = options.buckets or named.buckets or tuple(64 << power for power in range(powers))
     process = asdict(variant)
     del process["buckets"]  # they describe the batches, not the data
     source = {"name": "ListOps, generated", "variant": options.variant, "seed": options.seed} | process

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -69,8 +68,10 @@ def load_documents(root: Path) -> dict[str, list[Document]]:
         documents = {part: read_lines(path) for part, path in lines.items() if path is not None}
         where = root / "20newsgroups"
     else:
-        where = locate(root, SOURCE)
-        documents = read_archive(where)
+        where, documents = locate(root, SOURCE), {part: list[Document]() for part in COUNTS}
+        for name, content in read_tar(where):
+            if found := MEMBER.search(name):
+                documents[found[1]].append(Document(found[2], found[3], content.decode("latin-1")))
     for part, count in COUNTS.items():
         groups = len({document.group for document in documents[part]})
         if len(documents[part]) != count or groups != GROUPS:
@@ -85,20 +86,6 @@ def read_lines(path: Path) -> list[Document]:
     """The documents of a file of JSON lines `group, id, text`."""
     rows = json_lines(split_lines(read_text(path)), str(path))
     return [read_as(Document, row, f"{path}, line {number}") for number, row in rows]
-
-
-def read_archive(path: Path) -> dict[str, list[Document]]:
-    """The documents of the published archive."""
-    documents: dict[str, list[Document]] = {part: [] for part in COUNTS}
-    for name, content in read_tar(path):
-        if found := MEMBER.search(name):
-            documents[found[1]].append(Document(found[2], found[3], content.decode("latin-1")))
-    return documents
-
-
-def is_held(document: Document) -> bool:
-    """Whether a training document is set aside for validation: one in ten, by its id, in all its groups at once."""
-    return int.from_bytes(hashlib.sha256(document.id.encode()).digest()[:8], "big") % 10 == 0
 
 
 def encode(splits: dict[str, list[Document]], groups: list[str], vocab: int) -> Arrays:
@@ -134,13 +121,12 @@ def shorten(text: TokenRows, most: int) -> TokenRows:
 
 
 def splits_of(data: Path | None) -> dict[str, list[Document]]:
-    """The documents of all splits."""
-    documents = load_documents(data_root(data))
-    return {
-        "train": [document for document in documents["train"] if not is_held(document)],
-        "valid": [document for document in documents["train"] if is_held(document)],
-        "test": documents["test"],
-    }
+    """The documents of all splits: of training, one in ten is for validation, by its id, in all its groups at once."""
+    documents, known = load_documents(data_root(data)), {"train": list[Document](), "valid": list[Document]()}
+    for one in documents["train"]:
+        held = int.from_bytes(hashlib.sha256(one.id.encode()).digest()[:8], "big") % 10 == 0
+        known["valid" if held else "train"].append(one)
+    return {**known, "test": documents["test"]}
 
 
 def read_newsgroups(options: NewsgroupsOptions, data: Path | None = None) -> Data:
@@ -166,15 +152,3 @@ NEWSGROUPS = task_row(
     NAME, "Text classification into twenty newsgroups.", SequenceTask, NewsgroupsOptions,
     DataNote("18,846 messages, 14 MB", "fetched", (SOURCE.name,), SOURCE.url), read_newsgroups,
 )  # fmt: skip
-
-
-def tfidf_baseline(documents: Mapping[str, list[Document]]) -> float:
-    """The test accuracy of a linear model on word counts, trained on the training and validation documents."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.svm import LinearSVC
-
-    known, test = documents["train"] + documents["valid"], documents["test"]
-    words = TfidfVectorizer(sublinear_tf=True, min_df=2)
-    model = LinearSVC(random_state=0)
-    model.fit(words.fit_transform([document.text for document in known]), [document.group for document in known])
-    return float(model.score(words.transform([document.text for document in test]), [d.group for d in test]))

@@ -1,7 +1,7 @@
 """A user's own images: a folder for each class, or idx files such as Fashion-MNIST's."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -153,13 +153,6 @@ def find_splits(options: OwnImageOptions, data: Path | None) -> dict[str, ImageS
     return found
 
 
-def colour_of(found: Mapping[str, ImageSet], wanted: str) -> Mode:
-    """How images are read: as told, or in colour if a file of the training images has colours."""
-    if wanted != "found":
-        return "RGB" if wanted == "rgb" else "L"
-    return "RGB" if any(open_image(path).mode not in GREY for path in found["train"].files) else "L"
-
-
 def with_held_out(pixels: dict[str, Pixels], seed: int) -> dict[str, Pixels]:
     """All three splits: those that are given, and the others held out from the training images, by a hash of seed and
     image, so equal images stay together wherever possible."""
@@ -193,7 +186,9 @@ def read_own_images(options: OwnImageOptions, data: Path | None = None) -> Data:
     )
     arrays = found["train"].arrays
     side = options.size or (32 if arrays is None else max(arrays.shape[1:]))
-    mode: Mode = "L" if arrays is not None else colour_of(found, options.colour)
+    files = found["train"].files if options.colour == "found" else []
+    colours = options.colour == "rgb" or any(open_image(path).mode not in GREY for path in files)
+    mode: Mode = "RGB" if colours and arrays is None else "L"
     given = {split: Pixels(load_pixels(one, mode, side), numbers[split]) for split, one in found.items()}
     if not len(given["train"].images) // 10:
         raise ValueError(f"{options.train} has {len(given['train'].images)} images, and at least 10 are needed")

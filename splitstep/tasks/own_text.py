@@ -52,7 +52,10 @@ def read_own_text(options: TextOptions, data: Path | None = None) -> Data:
         joined = np.frombuffer(b"".join(map(read, paths)), dtype=np.uint8)
         held = len(joined) // HELD
         return Data(split_at(joined, [len(joined) - 2 * held, len(joined) - held]), source)
-    found = subwords_of([decoded(path) for path in paths], options.vocab_size)
+    texts, size = [decoded(path) for path in paths], options.vocab_size
+    whole = {str(number): np.frombuffer(text.encode(), np.uint8) for number, text in enumerate(texts)}
+    parameters = {"texts": hashes(whole), "vocab_size": size, "held": HELD, "format": FORMAT}
+    found = derived(NAME, parameters, (*SPLITS, TOKENIZER), lambda: make_subwords(texts, size))
     tokenizer = Tokenizer.from_str(found.pop(TOKENIZER).tobytes().decode())
     return Data(found, {**source, "tokens": "bpe"}, Subwords(tokenizer))
 
@@ -64,14 +67,8 @@ def decoded(path: Path) -> str:
         raise ValueError(f"{error}, or use data.tokens=bytes, which takes any file") from None
 
 
-def subwords_of(texts: Sequence[str], size: int) -> dict[str, np.ndarray]:
-    """The tokens of each split, and the tokenizer's text as bytes; from the cache, or made and stored there."""
-    whole = {str(number): np.frombuffer(text.encode(), np.uint8) for number, text in enumerate(texts)}
-    parameters = {"texts": hashes(whole), "vocab_size": size, "held": HELD, "format": FORMAT}
-    return derived(NAME, parameters, (*SPLITS, TOKENIZER), lambda: make_subwords(texts, size))
-
-
 def make_subwords(texts: Sequence[str], size: int) -> dict[str, np.ndarray]:
+    """The tokens of each split, and the tokenizer's text as bytes."""
     parts = held_out(texts)
     tokenizer = learn_bpe((block for text in parts["train"] for block in blocks(text)), size, [END], prefix=False)
     check_size(tokenizer, size)

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload([
     "splitstep.training", "splitstep.models", "splitstep.order",
-    "splitstep.training.networks", "splitstep.tasks.images", "splitstep.tasks.pairs.numbers",
+    "splitstep.training.networks", "splitstep.tasks.images", "splitstep.tasks.pairs.corpora",
     "splitstep.tasks.listops",
     "splitstep.cli", "splitstep.studies.compare", "splitstep.studies.distil.inputs",
     "sklearn.datasets", "sacrebleu", "rouge_score.tokenizers",

@@ -29,7 +29,7 @@ from splitstep.tasks import task
 from splitstep.tasks.pairs.codec import END, PAD, Codec, TextForm, learn
 from splitstep.tasks.pairs.scores import Score, multi_bleu, score, split_compounds
 from splitstep.tasks.pairs.search import generate_ids, longer_than_trained, translate
-from splitstep.tasks.pairs.searching import Search
+from splitstep.tasks.pairs.translation import Search
 from splitstep.text.lines import Lines
 from splitstep.training.result import SplitResult
 

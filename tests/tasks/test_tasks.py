@@ -19,13 +19,14 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.newsgroups_tfidf import tfidf_baseline
 from splitstep.tasks import corpora, newsgroups, task
 from splitstep.tasks.batching import bucket, indices, spans
 from splitstep.tasks.cache import derived
 from splitstep.tasks.corpora import split_of
 from splitstep.tasks.images import parse_idx, shifted
 from splitstep.tasks.listops import VARIANTS, VOCABULARY, Variant, generate, grow, write
-from splitstep.tasks.newsgroups import Document, splits_of, tfidf_baseline
+from splitstep.tasks.newsgroups import Document, splits_of
 from splitstep.tasks.sequences import CLS, PAD, TokenRows
 from splitstep.tasks.task import IGNORED
 from splitstep.text.documents import library_files

@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from splitstep.tasks import batching, task
 from splitstep.tasks.batching import MULTIPLE, choose_widths, rows_of
 from splitstep.tasks.pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, TextForm, check_fit, learn
-from splitstep.tasks.pairs.corpora import COUNTS
+from splitstep.tasks.pairs.corpora import COUNTS, english, german
 from splitstep.tasks.pairs.macaron_corpora import TESTS, prepare_archive
-from splitstep.tasks.pairs.numbers import english, german
 from splitstep.tasks.pairs.translation import Translation
 from splitstep.text import moses
 from splitstep.text.lines import hold_out, lines_of

@@ -13,7 +13,7 @@ from splitstep.options import snapshot_steps
 from splitstep.recipes import FOLDER
 from splitstep.support.documents import flat
 from splitstep.tasks import TASKS, task
-from splitstep.tasks.pairs.numbers import english, german
+from splitstep.tasks.pairs.corpora import english, german
 from splitstep.tasks.pairs.search import translate
 from splitstep.training import load_recipe, train
 

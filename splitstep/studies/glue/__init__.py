@@ -15,7 +15,7 @@ from ...recipe import load_document
 from ...support.provenance import Provenance
 from ...support.words import did_you_mean
 from ...tasks.glue import PARTS
-from ...tasks.sentences import Sentences
+from ...tasks.sequences import Sentences
 from ...training import Recipe, override, read_recipe
 from .bodies import Body, find_bodies, read_starts, shape_of
 from .document import document

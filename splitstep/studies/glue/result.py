@@ -36,7 +36,7 @@ from ...support.typed import Inlined
 from ...support.words import listed
 from ...tasks.glue import PARTS
 from ...tasks.measures import F1_ACCURACY, PEARSON, class_figures, class_sums
-from ...tasks.sentences import Sentences
+from ...tasks.sequences import Sentences
 from ...training.result import RunOutcome
 from .bodies import Body
 

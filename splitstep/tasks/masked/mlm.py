@@ -147,7 +147,9 @@ def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
     another machine needs to train on it: `data.prepared=FOLDER`."""
     if options.prepared is not None:
         return load_prepared(options, data)
-    options = with_own_size(options)
+    if options.tokenizer is not None:  # which has a kind and a number of subwords of its own
+        kind, size = read_kind(saved_tokenizer(options.tokenizer).text, options.tokenizer)
+        options = replace(options, subwords=kind, vocab_size=size)
     if not options.train:
         source: dict[str, Any] = {"docstrings": library_hash()}
         once = cache(lambda: list(read_docstrings()))  # parsing takes seconds, and the text is small
@@ -165,14 +167,6 @@ def wanted(options: MlmOptions, parts: TextFactory, source: dict[str, Any]) -> T
     form = options.subwords, options.vocab_size, options.length, options.next_sentence
     tokenizer = None if options.tokenizer is None else saved_tokenizer(options.tokenizer).text
     return TextSpec(NAME, parts, source, *form, tokenizer=tokenizer)
-
-
-def with_own_size(options: MlmOptions) -> MlmOptions:
-    """The options with the kind and the number of subwords that a given tokenizer has."""
-    if options.tokenizer is None:
-        return options
-    kind, size = read_kind(saved_tokenizer(options.tokenizer).text, options.tokenizer)
-    return replace(options, subwords=kind, vocab_size=size)
 
 
 def load_prepared(options: MlmOptions, data: Path | None) -> Prepared:

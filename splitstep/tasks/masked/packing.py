@@ -111,11 +111,6 @@ def piece_numbers(rows: np.ndarray) -> np.ndarray:
     return np.cumsum((rows == CLS) | (rows == PAD), axis=1) - 1
 
 
-def piece_begins(rows: np.ndarray) -> np.ndarray:
-    """Where the piece of each token begins in its row [B, T]."""
-    return np.maximum.accumulate(np.where((rows == CLS) | (rows == PAD), np.arange(rows.shape[1]), 0), axis=1)
-
-
 def sentences_of(text: str) -> list[str]:
     """The sentences of a text, which together are the text: a blank between two belongs to the second."""
     ends = sorted({found.end() for found in END.finditer(text)} - {len(text)})
@@ -250,7 +245,8 @@ def read_pairs(rows: np.ndarray, most: int) -> Pairs:
     """What prepared rows [B, T] with at most so many pairs each say."""
     ends = (rows == SEP) | (rows == APART)
     earlier = np.cumsum(ends, axis=1) - ends
-    begins = piece_begins(rows)
+    alone = (rows == CLS) | (rows == PAD)
+    begins = np.maximum.accumulate(np.where(alone, np.arange(rows.shape[1]), 0), axis=1)  # where a token's piece begins
     types = earlier - np.take_along_axis(earlier, begins, 1)
     middle = ends[:, :-1] & (types[:, :-1] == 0) & (types[:, 1:] == 1)
     row, column = np.nonzero(middle)

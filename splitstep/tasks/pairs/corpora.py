@@ -1,18 +1,23 @@
-"""Public sets of parallel text."""
+"""Parallel text: public sets, a user's own two files, and numbers in words, which need no data."""
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
+import numpy as np
+
 from ...support.documents import split_lines
-from ...text.files import data_root, find, read_text, require
-from ...text.lines import Lines, chosen, hold_out, read_pairs
+from ...support.words import counted
+from ...text.files import data_root, find, find_own, read_text, require
+from ...text.lines import Lines, chosen, folded, hold_out, read_pairs
+from ...text.splits import SPLITS
 from ..fetch import Source, locate
 from ..task import Data, DataNote, task_row
 from .codec import TextForm
 from .prepared import Part, pair_part, split_parts
-from .translation import COMPOUNDS, SACREBLEU, Direction, PairOptions, PlainOptions, Translation
+from .translation import COMPOUNDS, EXACT, SACREBLEU, Direction, PairOptions, PlainOptions, Translation
 
 # Multi30k: 29,000 captions of pictures, the standard small translation set.
 CAPTIONS = "https://github.com/multi30k/dataset/raw/master/data/task1/raw/"
@@ -198,4 +203,173 @@ def split_speeches(source: Path, target: Path, held: int) -> dict[str, Lines]:
 EUROPARL = task_row(
     "europarl", "Speeches; the last lines are held out, and `newstest2014` is a split if its files exist.", Translation,
     EuroparlOptions, DataNote("600,000 pairs in our results, 40 MB", "by hand", SPEECHES, SPEECHES_FROM), read_europarl,
+)  # fmt: skip
+
+
+# A user's own parallel text: two files, line by line.
+OWN = "parallel"
+MOST_HELD = 2000  # source sentences held out for a split that has no files, and at most a twentieth of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelOptions(PlainOptions):
+    """`train`, `valid`, `test`: source file and target file, plain, .gz or .xz; splits not given are held out of train.
+
+    `direction`: the two languages, e.g. fr-en; Moses tokens differ between languages.
+    """
+
+    train: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()
+    test: tuple[str, ...] = ()
+    ratio: float | None = 3.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.train:
+            raise ValueError("option train is missing; name the source file and the target file: train: [my.en, my.de]")
+        for split in SPLITS:
+            names = self.files(split)
+            if len(names) not in (0, 2):
+                raise ValueError(
+                    f"option {split} names {counted(len(names), 'file')}, {', '.join(names)}; it needs two, source and "
+                    f"target: {split}: [my.en, my.de]"
+                )
+        if not re.fullmatch(r"[a-z]{2,3}-[a-z]{2,3}", self.direction):
+            raise ValueError(f'option direction is "{self.direction}", and needs two languages such as en-de')
+
+    def files(self, split: str) -> tuple[str, ...]:
+        """The names of a split's files; `my.en, my.de` on a command line is one text, and means two."""
+        names: tuple[str, ...] = getattr(self, split)
+        return tuple(map(str.strip, names[0].split(","))) if len(names) == 1 else names
+
+
+def read_parallel(options: ParallelOptions, data: Path | None = None) -> Data:
+    files = {split: tuple(find_own(name, OWN, data) for name in options.files(split)) for split in SPLITS}
+    held = [split for split in ("valid", "test") if not files[split]]
+    parts = split_parts(files["train"], partial(split_own, *files["train"], held))
+    parts |= {split: pair_part(*files[split]) for split in ("valid", "test") if files[split]}
+    source = {"name": "own parallel text", "held_out_of_train": held}
+    return Data(parts, source, options.form, measure=SACREBLEU, more={"cached": {"held": held}})
+
+
+def split_own(source: Path, target: Path, held: list[str]) -> dict[str, Lines]:
+    """The training pairs, and those held out of them for the named splits."""
+    lines = read_pairs(source, target)
+    if not held:
+        return {"train": lines}
+    different = len(set(map(folded, lines.source)))
+    share = min(MOST_HELD, max(1, different // 20))
+    if different <= len(held) * share:
+        raise ValueError(
+            f"{source} has {counted(different, 'different line')}, too few to hold some out for {' and '.join(held)}; "
+            "give more lines, or files for those splits"
+        )
+    return {split: chosen(lines, rows) for split, rows in hold_out(lines.source, dict.fromkeys(held, share)).items()}
+
+
+PARALLEL = task_row(
+    OWN, "Any two files; line i of one translates line i of the other.", Translation, ParallelOptions,
+    DataNote("any two files", "your own"), read_parallel,
+)  # fmt: skip
+
+
+# Numbers in words, English and German.
+ENGLISH = [
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+]  # fmt: skip
+ENGLISH_TENS = ["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
+GERMAN = [
+    "null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun", "zehn", "elf", "zwölf",
+    "dreizehn", "vierzehn", "fünfzehn", "sechzehn", "siebzehn", "achtzehn", "neunzehn",
+]  # fmt: skip
+GERMAN_TENS = ["zwanzig", "dreißig", "vierzig", "fünfzig", "sechzig", "siebzig", "achtzig", "neunzig"]
+MILLION = 1_000_000
+OFTEN = 500  # how many times training repeats 0
+
+
+def english(n: int) -> str:
+    """A number below a million in English words: "forty-two thousand three hundred and one"."""
+    if n < 20:
+        return ENGLISH[n]
+    if n < 100:
+        return ENGLISH_TENS[n // 10 - 2] + (f"-{ENGLISH[n % 10]}" if n % 10 else "")
+    if n < 1000:
+        return f"{ENGLISH[n // 100]} hundred" + (f" and {english(n % 100)}" if n % 100 else "")
+    rest = n % 1000
+    joined = "" if not rest else f" and {english(rest)}" if rest < 100 else f" {english(rest)}"
+    return f"{english(n // 1000)} thousand{joined}"
+
+
+def german(n: int, last: bool = True) -> str:
+    """A number below a million as one German word, ones before tens; 1 is "eins" only at the end of the word."""
+    if n < 20:
+        return GERMAN[n] if last or n != 1 else "ein"
+    if n < 100:
+        tens = GERMAN_TENS[n // 10 - 2]
+        return f"{german(n % 10, last=False)}und{tens}" if n % 10 else tens
+    unit, name = (1000, "tausend") if n >= 1000 else (100, "hundert")
+    return german(n // unit, last=False) + name + (german(n % unit) if n % unit else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumbersOptions(PairOptions):
+    """`highest`: the numbers are 0 to this; `train`, `valid` and `test`: how many different ones each split has.
+
+    Training repeats the small ones.
+    """
+
+    direction: Direction = "en-de"
+    merges: int = 60
+    highest: int = 99_999
+    train: int = 20_000
+    valid: int = 500
+    test: int = 500
+    seed: int = 0
+    LEAST: ClassVar[dict[str, int]] = PairOptions.LEAST | {"highest": 3, "train": 1, "valid": 1, "test": 1, "seed": 0}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.highest >= MILLION:
+            raise ValueError(f"option highest is {self.highest}, and needs a number below a million")
+        if self.train + self.valid + self.test > self.highest + 1:
+            raise ValueError(
+                f"options train {self.train}, valid {self.valid} and test {self.test} are more than the "
+                f"{self.highest + 1} numbers up to highest; raise highest, or ask for fewer"
+            )
+
+
+def read_numbers(options: NumbersOptions, data: Path | None = None) -> Data:
+    """Those of validation and test are not in training."""
+    sizes = {"train": options.train, "valid": options.valid, "test": options.test}
+    order = drawn(options.highest, sum(sizes.values()), options.seed)
+    train, rest = order[: options.train], order[options.train :]
+    splits = {"train": repeated(train), "valid": rest[: options.valid], "test": rest[options.valid :]}
+    sides = options.languages
+    parts = {split: Part((), partial(lines_of_numbers, numbers, *sides)) for split, numbers in splits.items()}
+    source = {"name": "numbers in words", "highest": options.highest, "seed": options.seed}
+    cached = {"highest": options.highest, "seed": options.seed, "often": OFTEN, **sizes}
+    return Data(parts, source, TextForm(*sides), measure=EXACT, more={"cached": cached})
+
+
+def drawn(highest: int, count: int, seed: int) -> list[int]:
+    """Different numbers from 0 to `highest` in random order, n with a weight of 1 / (n + 1)."""
+    random = np.random.Generator(np.random.Philox(seed))
+    late = random.exponential(size=highest + 1) * np.arange(1, highest + 2)
+    return random.permutation(np.argsort(late)[:count]).tolist()
+
+
+def repeated(numbers: list[int]) -> list[int]:
+    """Each number, the small ones many times: people try those first, and there are few of them."""
+    return [n for n in numbers for _ in range(max(1, OFTEN // (n + 1)))]
+
+
+def lines_of_numbers(numbers: list[int], source: str, target: str) -> Lines:
+    write = {"en": english, "de": german}
+    return Lines(list(map(write[source], numbers)), list(map(write[target], numbers)))
+
+
+NUMBERS = task_row(
+    "numbers", "Numbers in words; those of validation and test are not in training.", Translation, NumbersOptions,
+    DataNote("21,000 numbers", "generated"), read_numbers,
 )  # fmt: skip

@@ -115,14 +115,13 @@ def load(folder: Path, files: Files) -> Prepared | None:
     """The prepared text in a folder of the cache, or None if a file is missing or does not match its hash."""
     try:
         manifest = read_manifest(folder)
-        pairs = {split: Pairs(*(stored_rows(folder, f"{split}.{side}") for side in Pairs._fields)) for split in files}
+        pairs = {}
+        for split in files:
+            names = [[f"{split}.{side}.{what}.npy" for what in ("tokens", "offsets")] for side in Pairs._fields]
+            pairs[split] = Pairs(*(TokenRows(*(np.load(folder / n, mmap_mode="r") for n in own)) for own in names))
         return Prepared(folder, Codec.load(folder), pairs, manifest["counts"], files, manifest["files"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def stored_rows(folder: Path, name: str) -> TokenRows:
-    return TokenRows(*(np.load(folder / f"{name}.{what}.npy", mmap_mode="r") for what in ("tokens", "offsets")))
 
 
 def write(folder: Path, wanted: PairSpec) -> dict[str, dict[str, int]]:

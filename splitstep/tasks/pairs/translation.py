@@ -18,12 +18,45 @@ from .codec import PAD, START, Codec, TextForm
 from .prepared import Limits, PairSpec, prepare
 from .scores import PAPERS, PapersBleu, Score
 from .scores import score as score_lines
-from .searching import Progress, Search
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
+Progress = Callable[[int, int], None]
+"""Called with the number of lines done and the number of all lines."""
+MOST_BEAMS = 1000
+STEEPEST = 10  # the greatest length penalty: no float holds the 200th power of a length of forty
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to decode: beams, the power of the length that scores are divided by, and source tokens in a batch, by
+    default as many as suit the device.
+
+    A translation has at most `stretch` times as many tokens as its source, plus `extra`, whatever else is in the batch.
+    """
+
+    beams: int = 5
+    length_penalty: float = 1.0
+    batch_tokens: int | None = None
+    stretch: float = 1.5
+    extra: int = 10
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.beams <= MOST_BEAMS:
+            raise ValueError(f"beams is {self.beams}, and needs at least 1 and at most {MOST_BEAMS:,}")
+        if not abs(self.length_penalty) <= STEEPEST:
+            raise ValueError(
+                f"length_penalty is {self.length_penalty}, and must be from -{STEEPEST} to {STEEPEST}, such as 1.0"
+            )
+        if self.batch_tokens is not None and self.batch_tokens < 1:
+            raise ValueError(f"batch_tokens is {self.batch_tokens}, and needs at least 1")
+        if self.stretch < 0 or self.extra < 1:
+            raise ValueError(f"stretch is {self.stretch} and extra {self.extra}; they must be at least 0 and 1")
+
+
+SEARCH = Search()
 EXACT_MATCH = Metric("exact_match", True, "{:.2f}", "exact match, %", 0.0, 100.0)
 
 
@@ -210,7 +243,10 @@ class Translation(Task):
         return {what: {split: counts[name] for split, counts in held.items()} for what, name in kinds.items()}
 
     def describe(self) -> dict[str, Any]:
-        prepared, form = self.prepared, self.codec.form
+        prepared, form, padding = self.prepared, self.codec.form, dict[str, float]()
+        for split, pairs in prepared.pairs.items():  # in both sides of its batches
+            tokens = len(pairs.source.tokens) + len(pairs.target.tokens)
+            padding[split] = round(1 - tokens / (2 * self.buckets.padded_tokens(split)), 4)
         return {
             "task": self.name,
             "source": self.data.source,
@@ -221,13 +257,7 @@ class Translation(Task):
             "pairs": prepared.counts,
             "buckets": self.buckets.describe(),
             "longest": {split: int(pairs.lengths.max()) for split, pairs in prepared.pairs.items()},
-            "padding": {split: round(self._padding(split), 4) for split in prepared.pairs},
+            "padding": padding,
             "files": prepared.files,
             "sha256": {name: found for name, found in prepared.hashes.items() if name.endswith((".npy", TOKENIZER))},
         }
-
-    def _padding(self, split: str) -> float:
-        """The share of padding in both sides of a split's batches."""
-        pairs = self.prepared.pairs[split]
-        tokens = len(pairs.source.tokens) + len(pairs.target.tokens)
-        return 1 - tokens / (2 * self.buckets.padded_tokens(split))
