@@ -26,7 +26,8 @@ from splitstep.studies.inspect.measures import (
     uniform_guess,
 )
 from splitstep.studies.inspect.result import ModelFindings, Skipped
-from splitstep.studies.inspect.sentences import SECTIONS, sentences
+from splitstep.studies.inspect.sentences import SECTIONS, differences, sentences
+from splitstep.studies.inspect.spelling import PLAIN
 
 WELL = Health((), (), 6.0, ())
 LOSSES = (2.0, 2.2, 2.4, 2.2)
@@ -208,6 +209,14 @@ def test_a_difference_needs_a_paired_interval_without_zero_that_holds_with_all_o
         "Beside the same network with random weights it differs in the loss by "
         f"-1.00 nats [{low:+.2f}, {high:+.2f}] on 4 texts."
     )
+
+
+def test_where_answers_form_is_compared_by_shares_of_the_depth() -> None:
+    """Halfway is 4.1: one model is below it from the last state of 4 on, the other one from state 2 on."""
+    lenses = ([[6.0, 6.0, low, low, own] for own in LOSSES] for low in (6.0, 3.0))
+    one, other = (model(series=(series("lens", "loss", "state", rows),)) for rows in lenses)
+    found = {name: (unit, mean.mean) for name, unit, mean in differences(one, other)}
+    assert found["the share of the depth at which the answer forms"] == (PLAIN, 0.5)
 
 
 def test_a_model_does_not_differ_from_itself() -> None:

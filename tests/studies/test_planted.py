@@ -4,8 +4,10 @@ In these models a token is a coordinate, 1 for itself. A layer answers for some 
 circle into another coordinate, which the head reads. So a token's logits are SHARP at its answer, or 0 everywhere.
 """
 
+import html
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from transformers import PreTrainedTokenizerFast
 import splitstep as ss
 from splitstep.models import CausalConfig, SplitstepForCausalLM
 from splitstep.opening import load
+from splitstep.report.drawing import document_to_page
 from splitstep.studies.inspect.compare_models import divergence, swapped
 from splitstep.studies.inspect.cuts import Cuts, Passed, cut_list, greedy_list, joint_costs, left_out, passed
 from splitstep.studies.inspect.evidence import Evidence, Swapped
@@ -35,7 +38,7 @@ from splitstep.studies.inspect.measures import (
     whole_health,
 )
 from splitstep.studies.inspect.result import ModelFindings, Skipped
-from splitstep.studies.inspect.sentences import sentences
+from splitstep.studies.inspect.sentences import differences, sentences
 from splitstep.studies.inspect.sources import TextChoice
 from splitstep.studies.inspect.study import Wish, inspection
 
@@ -309,6 +312,18 @@ def test_numbers_that_are_not_finite_are_named_and_no_more_is_said() -> None:
     assert "Not finite: body.stack.layers.1.F.down.weight, state 2 and state 3" in found.sentences[0].text
 
 
+CHOICE = TextChoice(given=tuple(" ".join(f"w{k}" for k in row) for row in texts().tolist()))
+
+
+def stored(model: Any, folder: Path) -> Path:
+    """The model in float32 with a tokenizer of its words."""
+    model.float().save_pretrained(folder)
+    words = Tokenizer(WordLevel({f"w{k}": k for k in range(V)}, unk_token="w0"))
+    words.pre_tokenizer = WhitespaceSplit()
+    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(folder)
+    return folder
+
+
 def test_the_verb_says_all_of_it(tmp_path: Path) -> None:
     """Through files, texts, batches and the store, in float32: an idle layer, a head on the first token, a coordinate,
     and where the answer forms."""
@@ -318,12 +333,7 @@ def test_the_verb_says_all_of_it(tmp_path: Path) -> None:
         field(model, 1, "F").down.bias[EXTRA] = 1.0
         field(model, 2, "A").qkv.bias[0] = 1.0
         field(model, 2, "A").qkv.weight[WIDTH, 0] = 60 * math.sqrt(WIDTH // HEADS)
-    model.float().save_pretrained(tmp_path)
-    words = Tokenizer(WordLevel({f"w{k}": k for k in range(V)}, unk_token="w0"))
-    words.pre_tokenizer = WhitespaceSplit()
-    PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(tmp_path)
-    rows = tuple(" ".join(f"w{k}" for k in row) for row in texts().tolist())
-    found = inspection(str(tmp_path), Wish(choice=TextChoice(given=rows)))
+    found = inspection(str(stored(model, tmp_path)), Wish(choice=CHOICE))
     assert found.model.losses == pytest.approx(loss_by_hand(texts(), range(V)), abs=1e-5)
     assert [one.changes for one in found.model.skipped if one.layer in (2, 3, 5)] == [(0.0,) * 4] * 3
     text = {one.name: one.text for one in sentences(found).sentences}
@@ -336,3 +346,41 @@ def test_the_verb_says_all_of_it(tmp_path: Path) -> None:
     )
     assert "The answer forms in layer 4: from state 5 of 6 on" in text["answer"]
     assert text["against"].startswith("Beside the same network with random weights it differs in the loss by -")
+
+
+@pytest.mark.parametrize("layer", [None, 2])
+def test_against_itself_a_model_has_no_difference(layer: int | None, tmp_path: Path) -> None:
+    """By the whole inspection of a model that has learnt something; and with one layer taught otherwise it has."""
+    answers = spread_over(range(4))
+    model, other = circle(4, answers), circle(4, answers)
+    if layer is not None:
+        teach(other, layer, answers[layer], 2)
+    paths = [stored(one, tmp_path / name) for one, name in ((model, "one"), (other, "other"))]
+    found = inspection(str(paths[0]), Wish(choice=CHOICE, against=str(paths[1])))
+    same, shared = layer is None, sum(k in answers[2] for k in texts()[0].tolist()) / T  # of the tokens
+    text, why = sentences(found), {one.name: one.why for one in sentences(found).absent}
+    assert ("against" in {one.name for one in text.sentences}) != same
+    assert {one.layer for one in found.model.evidence.swapped if any(one.changes)} == (set() if same else {2})
+    assert any(found.model.evidence.divergence) != same
+    rows = {(one.probe, one.name): one.figures for one in found.model.series if one.probe == "beside"}
+    assert rows["beside", "relative distance"][0][2] == (
+        0.0 if same else pytest.approx(math.sqrt(2) * shared, abs=EACH)
+    )
+    if same:
+        assert why["against"].startswith("no figure differs of those that both have: the loss, attention")
+        assert [one.mean for _, _, one in differences(found.model, found.other)] == [0.0] * 5
+        assert rows["beside", "cosine distance"] == ((0.0,) * 4,) * 4
+
+
+def test_the_page_links_each_sentence_to_its_evidence_and_says_which_are_not_there(tmp_path: Path) -> None:
+    found = inspection(str(stored(circle(4, spread_over(range(4))), tmp_path)), Wish(choice=CHOICE, against="none"))
+    said, page = sentences(found), document_to_page(found.document())
+    assert {one.name for one in said.sentences} >= {"health", "layers"}
+    assert {one.name for one in said.absent} >= {"first token", "against"}
+    targets = set(re.findall(r' id="([^"]*)"', page))
+    links = re.findall(r'<a href="#([^"]*)">([^<]*)</a>', page)
+    assert {name for _, name in links} >= {html.escape(one.section) for one in said.sentences}
+    assert {target for target, _ in links} <= targets
+    words = " ".join(html.unescape(re.sub("<[^>]*>", "", page)).split())
+    for one in said.absent:
+        assert one.why in words[words.index("Not said") :]

@@ -321,8 +321,22 @@ def summaries(model: ModelFindings) -> dict[str, tuple[Unit, Figures]]:
         "attention on the first token, over all layers,": (PLAIN, means_of(first.figures if first else ())),
         "the largest share of a coordinate": (PLAIN, tuple(map(max, largest.figures)) if largest else ()),
         "the cost of a layer": (unit_of(model), means_of(zip(*(one.changes for one in model.skipped), strict=True))),
+        "the share of the depth at which the answer forms": (PLAIN, depths_of_answers(model)),
     }
     return {name: one for name, one in found.items() if one[1]}
+
+
+def depths_of_answers(model: ModelFindings) -> Figures:
+    """Of each text the share of the depth from which the lens's loss stays below halfway between a uniform guess and
+    the model's own; not a number if it never does."""
+    health = model.evidence.health
+    guess = None if health is None else health.guess
+    if guess is None or (lens := lens_of(model, guess)) is None:
+        return ()
+    halves = [(guess + own) / 2 for own in model.losses]
+    pairs = zip(lens.figures, halves, strict=False)
+    first = [max((k for k, loss in enumerate(row) if loss >= half), default=-1) + 1 for row, half in pairs]
+    return tuple(k / model.layers if k <= model.layers else math.nan for k in first)
 
 
 def means_of(rows: Iterable[Sequence[float]]) -> Figures:
