@@ -191,11 +191,11 @@ LETTERS: Registry[Letter] = Registry(
             mixes=True, state="keys and values", options=AttentionOptions, check=check_bias_start,
         ),
         "F": Letter(
-            "feed-forward", "#c8641b", field="splitstep.fields.pointwise:FeedForward", inner=True,
+            "feed-forward", "#b85a17", field="splitstep.fields.pointwise:FeedForward", inner=True,
             options=NetworkOptions,
         ),
         "C": Letter(
-            "cross-attention", "#2a8a57", field="splitstep.fields.attention:CrossAttention",
+            "cross-attention", "#27804f", field="splitstep.fields.attention:CrossAttention",
             state="keys and values of the source", options=NetworkOptions,
         ),
         "V": Letter(

@@ -10,7 +10,7 @@ from ..notation import shortened
 from ..scheme import Part, Program, Project, Scheme, Substep
 from ..tableau import EULER, Coefficient
 
-GREY, WHITE = "#8a93a3", "#ffffff"
+GREY, WHITE = "#6d7585", "#ffffff"
 INK, SOFT, RED, PAPER = (  # as the page's style has them, else as on white paper
     f"var(--{name}, {colour})"
     for name, colour in (("ink", "#1d2433"), ("soft", "#5b6475"), ("c4", "#b3261e"), ("page", "#ffffff"))
@@ -158,7 +158,7 @@ def box(x: float, y: float, part: Part, stages: int) -> list[str]:
     pieces: list[str] = []
     for i, name in enumerate(fields(part)):
         colour = LETTERS[name[0]].colour if name[0] in LETTERS else GREY  # projections and unknown letters
-        fill, ink = (PAPER, colour) if hollow else (colour, WHITE)
+        fill, ink = (PAPER, INK) if hollow else (colour, WHITE)
         pieces.append(
             f'<rect x="{x - BOX / 2:g}" y="{top + i * HEIGHT:g}" width="{BOX}" height="{HEIGHT}" rx="5" fill="{fill}" '
             f'stroke="{colour}" stroke-width="1.5"{dashes}/>'
