@@ -15,6 +15,7 @@ from pages import chromium, visit
 import splitstep as ss
 
 ROOT = Path(__file__).parents[2]
+SCREENS = [(390, "light"), (768, "light"), (1280, "dark")]
 DRAWN = ROOT / "docs" / "particles.svg"
 
 
@@ -57,7 +58,7 @@ def test_the_reference_has_every_public_name(site: Path) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("width", "colours"), [(390, "light"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "colours"), SCREENS)
 def test_pages_of_the_site_have_no_faults(browser: Any, site: Path, width: int, colours: str) -> None:
     for file in own_pages(site):
         page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=colours)
@@ -66,6 +67,16 @@ def test_pages_of_the_site_have_no_faults(browser: Any, site: Path, width: int, 
         page.on("request", lambda one, wrong=wrong: wrong.extend([one.url] * one.url.startswith("http")))
         page.goto(file.as_uri())
         assert (file.name, wrong + faults(page)) == (file.name, [])
+        page.close()
+
+
+@pytest.mark.nightly
+def test_pages_of_the_gallery_have_no_faults(browser: Any, site: Path) -> None:
+    found = sorted(site.glob("gallery/**/*.html"))
+    assert len(found) >= 12
+    for file in found:
+        page, wrong = visit(browser, file, 768, "dark")
+        assert (file.relative_to(site), wrong + faults(page)) == (file.relative_to(site), [])
         page.close()
 
 
@@ -83,7 +94,7 @@ def test_the_search_finds_a_word_without_a_server(browser: Any, site: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", screenshots.PAGES)
-@pytest.mark.parametrize(("width", "colours"), [(390, "light"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "colours"), SCREENS)
 def test_pages_of_real_results_have_no_faults(
     browser: Any, name: str, width: int, colours: str, tmp_path: Path
 ) -> None:
@@ -97,12 +108,15 @@ def test_the_checks_find_faults(browser: Any, tmp_path: Path) -> None:
     file.write_text(
         '<body style="background:#fff;margin:0"><p style="color:#999">pale</p><p style="color:#767676">dark enough</p>'
         '<button></button><button>Play</button><svg width="9" height="9"></svg><img src="data:," alt="gone">'
-        '<div style="width:500px">wide</div></body>'
+        '<details><summary>more</summary><p style="color:#999">folded and pale</p></details>'
+        '<svg aria-label="words" width="90" height="40"><rect width="90" height="40" fill="#123"></rect>'
+        '<text y="20" fill="#222">dim</text></svg><div style="width:500px">wide</div></body>'
     )
     page, _ = visit(browser, file, 390)
     found = faults(page)
     assert [one.split(" of ")[0].split(":")[0] for one in found] == [
-        "contrast 2.85", "no name", "no name", "no picture", "500 px wide on a screen",
+        "contrast 2.85", "contrast 2.85", "contrast 1.01", "no name", "no name", "no picture",
+        "500 px wide on a screen",
     ]  # fmt: skip
     page.close()
 

@@ -25,13 +25,22 @@ FAULTS = """([contrast, large]) => {
   const seen = (element) => element.checkVisibility({ opacityProperty: true, visibilityProperty: true });
   const drawn = (element) => [...element.childNodes].some((one) => one.nodeType === 3 && one.textContent.trim());
 
+  const below = (text) => {
+    const box = text.getBoundingClientRect(), x = box.left + box.width / 2, y = box.top + box.height / 2;
+    const shapes = [...text.ownerSVGElement.querySelectorAll("rect, circle, ellipse")].filter((one) => {
+      const { left, right, top, bottom } = one.getBoundingClientRect(), before = one.compareDocumentPosition(text) & 4;
+      return before && left <= x && x <= right && top <= y && y <= bottom && getComputedStyle(one).fill !== "none";
+    });
+    return shapes.reduce((under, one) => over(parse(getComputedStyle(one).fill), under), paper(text.ownerSVGElement));
+  };
+
   for (const element of document.querySelectorAll("body *")) {
-    const style = getComputedStyle(element);
-    if (!drawn(element) || !seen(element) || element.closest("script, style, svg")) continue;
+    const style = getComputedStyle(element), svg = element.closest("svg") !== null;
+    if (!drawn(element) || !seen(element) || element.closest("script, style, title")) continue;
     if (element.matches(":disabled") || style.clipPath !== "none") continue;
     if (element.getBoundingClientRect().width < 2) continue;
-    const below = paper(element), ink = over(parse(style.color), below);
-    const [low, high] = [light(below), light(ink)].sort((a, b) => a - b);
+    const behind = svg ? below(element) : paper(element), ink = over(parse(svg ? style.fill : style.color), behind);
+    const [low, high] = [light(behind), light(ink)].sort((a, b) => a - b);
     const ratio = (high + 0.05) / (low + 0.05), size = parseFloat(style.fontSize);
     const big = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
     if (ratio < (big ? large : contrast)) {

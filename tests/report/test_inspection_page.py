@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from page_checks import unfolded
 from pretrained_folders import llama, saved
 
 from splitstep.studies.inspect import Inspection, inspection
@@ -33,7 +34,7 @@ def file(found: Inspection, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_chart_is_explained_and_its_figures_can_be_saved(look: Any, file: Path, found: Inspection) -> None:
     """How charts move is a matter of test_moving_charts.py."""
-    page = look(file, 1280)
+    page = unfolded(look(file, 1280))
     shown = "".join(one.text_content() for one in page.query_selector_all("#particles .token"))
     assert shown == "".join(found.model.paths[0].tokens)
     assert HOSTILE.startswith(shown)
@@ -52,6 +53,6 @@ def test_every_chart_is_explained_and_its_figures_can_be_saved(look: Any, file: 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
 def test_it_fits_a_phone_and_loads_nothing(look: Any, file: Path, colours: str) -> None:
-    page = look(file, 390, colours)
+    page = unfolded(look(file, 390, colours))
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert file.stat().st_size < 1_000_000

@@ -152,6 +152,20 @@ def test_the_arrow_keys_move_along_a_chart(look: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_paper_has_all_evidence_and_a_link_opens_its_own(look: Any, tmp_path: Path) -> None:
+    page = look(made("lie", "macaron").save_page(tmp_path), 1280)
+    folds = "[...document.querySelectorAll('details')].map((one) => one.open)"
+    assert len(page.evaluate(folds)) > 4
+    page.evaluate(f"addEventListener('beforeprint', () => {{ window.printed = {folds}; }})")
+    page.pdf()
+    assert all(page.evaluate("window.printed"))
+    assert not any(page.evaluate(folds))  # as it was
+    page.evaluate("location.hash = 'all-runs'")
+    page.wait_for_function("document.querySelector('#all-runs').open")
+    assert page.evaluate(folds).count(True) == 1
+
+
+@pytest.mark.slow
 def test_a_dark_screen_has_a_dark_page_and_words_that_can_be_read(look: Any, tmp_path: Path) -> None:
     file = made("lie", "macaron").save_page(tmp_path)
     selectors = ("body", ".verdict", ".soft", ".marks-x span", ".legend span", "thead th", "pre")
