@@ -1,5 +1,6 @@
 """The site is built strictly, has every page and name, and its pages and the pictures stand up in a real browser."""
 
+import json
 import re
 import subprocess
 import sys
@@ -145,6 +146,12 @@ def test_every_report_of_the_gallery_is_made() -> None:
     linked = set(re.findall(r"\.\./results/([\w/-]+)/result\.json", gallery.read_text()))
     assert len(linked) >= 12
     assert [name for name in linked if f'"{name}"' not in hooks.read_text()] == []
+
+
+def test_no_picture_is_older_than_its_page(tmp_path: Path) -> None:
+    """`make pictures` draws them again."""
+    assert json.loads(screenshots.SHOWN.read_text()) == screenshots.hashes(screenshots.shown(tmp_path))
+    assert {file.stem for file in screenshots.PICTURES.glob("*.png")} == {*screenshots.PAGES, "particles"}
 
 
 def test_every_picture_that_a_page_shows_is_there() -> None:
