@@ -25,11 +25,10 @@ from ..support.typed import plain, read_as
 from ..tasks.batching import places
 from ..tasks.task import Batch
 from .geometry import token_weights
-from .records import IDS, LOGITS, OUTPUT, Outputs, Shape, top_k
+from .records import IDS, LOGITS, Outputs, Shape, top_k
 
 MANIFEST, FORMAT = "manifest.json", 2
 MATRIX = "output.bin"
-READ_AS = {"states": Tensor.float, "final": Tensor.float, "weights": Tensor.float, "ids": Tensor.long}
 Precision = Literal["float16", "bfloat16", "float32"]
 # What to type, whichever verb it is: all of them take recipe entries, and only one has --cache.
 ANOTHER = "name another --out and, if you named the cache's folder, another one with objective.cache=DIR"
@@ -130,9 +129,11 @@ class Cache:
 
     def mapped(self, name: str, entries: int, one: Field) -> Tensor:
         """The file as a tensor; it is made if it is not there."""
-        file = self.folder / name
+        file, size = self.folder / name, entries * one.bytes
         with naming(file):
-            reserve(file, entries * one.bytes)
+            if not file.is_file() or file.stat().st_size < size:
+                with file.open("ab") as opened:  # a mapped file that finds no room later would end the process
+                    os.posix_fallocate(opened.fileno(), 0, size)
             flat = torch.from_file(str(file), shared=True, size=entries * prod(one.shape), dtype=one.kind)
         return flat.view(entries, *one.shape)
 
@@ -168,7 +169,7 @@ class Cache:
         return Cache(self.folder, replace(self.manifest, fields=wanted.fields, output=wanted.output), self.offsets)
 
     def batch(self, rows: np.ndarray, width: int) -> Batch:
-        """What was shown of these rows, padded with zeros to this width, by names that `outputs_of` reads."""
+        """What was shown of these rows, padded with zeros to this width, by the names of the files."""
         where, mask = places(self.offsets, rows, width)
         found = {f"cache.{name}": taken(x, where, ~mask) for name, x in self.maps.items()}
         if "ids" in self.maps:
@@ -195,22 +196,8 @@ def taken(x: Tensor, where: np.ndarray, padding: np.ndarray) -> Tensor:
     return made.view(x.dtype) if other else made
 
 
-def reserve(file: Path, size: int) -> None:
-    """Take the room on the disk now: a mapped file that finds none later would end the process."""
-    if not file.is_file() or file.stat().st_size < size:
-        with file.open("ab") as opened:
-            os.posix_fallocate(opened.fileno(), 0, size)
-
-
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     write_atomically(folder / MANIFEST, json.dumps(plain(manifest), indent=2) + "\n")
-
-
-def outputs_of(batch: Batch, real: Tensor, layers: int, output: Tensor | None) -> Outputs:
-    """What the cached entries of a batch say."""
-    found = {Key.read(name.removeprefix("cache.")): x for name, x in batch.items() if name.startswith("cache.")}
-    shown = {key: READ_AS[key.what](x) if key.what in READ_AS else x for key, x in found.items()}
-    return Outputs(real, layers, shown if output is None else shown | {OUTPUT: output})
 
 
 def text_sha256(tokens: np.ndarray, offsets: np.ndarray) -> str:
@@ -235,15 +222,12 @@ def open_cache(folder: Path, wanted: Manifest, offsets: np.ndarray) -> Cache:
 
 
 def is_cache(folder: Path) -> bool:
-    """Whether a folder is a teacher's cache, or one that was locked and has no manifest yet."""
+    """Whether a folder is a teacher's cache, or one that was locked, maybe by an older version, and has no manifest
+    yet."""
     if not folder.is_dir():
         return False
-    return (folder / MANIFEST).is_file() or all(map(may_precede, folder.iterdir()))
-
-
-def may_precede(path: Path) -> bool:
-    """Whether this may be in a folder before the manifest: a lock, by its name here and in older versions."""
-    return path.name.startswith(".lock") or is_leftover(path)
+    locks = (one.name.startswith(".lock") or is_leftover(one) for one in folder.iterdir())
+    return (folder / MANIFEST).is_file() or all(locks)
 
 
 def check_files(folder: Path, found: Manifest) -> None:

@@ -100,19 +100,13 @@ def cosines(x: Tensor) -> Tensor:
         return unit @ unit.mT
 
 
-def pair_weights(masses: Tensor) -> Tensor:
-    """w_i w_j of all pairs i != j, [..., S, S], with 0 where i = j."""
-    products = masses[..., :, None] * masses[..., None, :]
-    products.diagonal(dim1=-2, dim2=-1).zero_()
-    return products
-
-
 def structure(teacher: Tensor, student: Tensor, masses: Tensor) -> Tensor:
     """How far the angles between the student's points are from those between the teacher's, [...].
 
     sum over pairs of w_ij (cos(C^S_i, C^S_j) - cos(C^T_i, C^T_j))², w_ij = w_i w_j, normalised to 1 in each text (ours)
     """
-    weights = pair_weights(masses)
+    weights = masses[..., :, None] * masses[..., None, :]
+    weights.diagonal(dim1=-2, dim2=-1).zero_()
     total = weights.sum((-2, -1))
     gaps = cosines(student) - cosines(teacher)
     return (weights * gaps.square()).sum((-2, -1)) / total.masked_fill(total == 0, 1)

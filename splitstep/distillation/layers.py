@@ -47,21 +47,6 @@ def projector(shapes: Shapes, seed: torch.Generator) -> nn.Linear:
     return made
 
 
-def layer_projectors(layers: tuple[int, ...], shapes: Shapes, seed: torch.Generator) -> dict[str, nn.Module]:
-    """A projector for each key layer. Between equal widths it starts as the identity (ours)."""
-    made = {f"layer{layer}": projector(shapes, seed) for layer in layers}
-    if shapes.student.width == shapes.teacher.width:
-        for one in made.values():
-            nn.init.eye_(one.weight)
-    return dict(made)
-
-
-def projected(projectors: Mapping[str, nn.Module], name: str, x: Tensor) -> Tensor:
-    """The student's vectors in the teacher's width, in the projector's precision or that of autocast."""
-    module = projectors[name]
-    return module(x.to(next(module.parameters()).dtype))
-
-
 class States(NamedTuple):
     """The states of both models at K of the student's layers and the teacher's for them, [K, B, T, d] each."""
 

@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 
 from ..kernels.loss import IGNORED, shifted
 from ..kernels.softmax import softmax_of
-from .records import LOGITS, Aligned, Distribution, Outputs, TopK, each, wide
+from .records import Aligned, Distribution, TopK, each, wide
 
 ENTRIES = 2**25  # 128 MiB in float32
 Divergence = Callable[[Tensor, Tensor], Tensor]
@@ -114,43 +114,33 @@ class OfLargest(torch.autograd.Function):
 def check_vocabularies(teacher: Distribution, student: Tensor) -> None:
     """An error unless both models show the same tokens of the same vocabulary."""
     if isinstance(teacher, TopK):
-        fits, given = teacher.ids.shape[-1] < student.shape[-1], f"{teacher.ids.shape[-1]} largest logits"
+        shape, kind = teacher.logits.shape, "largest logits"
+        fits = shape[-1] < student.shape[-1]
     else:
-        fits, given = teacher.shape[-1] == student.shape[-1], f"{teacher.shape[-1]} logits"
-    if not fits or teacher_shape(teacher) != student.shape[:-1]:
+        shape, kind = teacher.shape, "logits"
+        fits = shape[-1] == student.shape[-1]
+    if not fits or shape[:-1] != student.shape[:-1]:
         raise ValueError(
-            f"The teacher shows {given} for {tuple(teacher_shape(teacher))} tokens and the student "
+            f"The teacher shows {shape[-1]} {kind} for {tuple(shape[:-1])} tokens and the student "
             f"{student.shape[-1]} for {tuple(student.shape[:-1])}: this term needs the same tokens on both sides; "
             "use uld or sra between different tokenizers."
         )
 
 
-def teacher_shape(teacher: Distribution) -> torch.Size:
-    return (teacher if isinstance(teacher, Tensor) else teacher.logits).shape[:-1]
-
-
-def mean_divergence(
-    teacher: Outputs, student: Outputs, aligned: Aligned, divergence: Divergence, temperature: float
-) -> Tensor:
-    """temperature² times the mean of a divergence over the positions that predict the answer."""
-    p, q = teacher.logits, student[LOGITS]
-    check_vocabularies(p, q)
-
-    values = row_divergences(each(lambda x: x.flatten(0, 1), p), q.flatten(0, 1), divergence, temperature)
-    return temperature**2 * token_mean(values.view(q.shape[:2]), aligned)
-
-
 def row_divergences(teacher: Distribution, student: Tensor, divergence: Divergence, temperature: float) -> Tensor:
-    """A divergence of each row of logits, [N]; only the student has a gradient."""
+    """A divergence of each row of logits [..., V], in the shape of the rows; only the student has a gradient."""
+    check_vocabularies(teacher, student)
+    shape, student = student.shape[:-1], student.flatten(0, -2)
+    teacher = each(lambda x: x.flatten(0, -2), teacher)
     if isinstance(teacher, TopK):
         found: Tensor = OfLargest.apply(teacher, student, divergence, temperature)  # pyright: ignore
-        return found
+        return found.view(shape)
 
     def one(known: Distribution, part: Tensor) -> Tensor:
         assert isinstance(known, Tensor)
         return divergence(*(cooled(x, temperature).log_softmax(-1) for x in (known, part)))
 
-    return in_chunks(teacher, student, one, student.shape[-1])
+    return in_chunks(teacher, student, one, student.shape[-1]).view(shape)
 
 
 def answers(labels: Tensor) -> Tensor:

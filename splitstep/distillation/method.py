@@ -212,15 +212,10 @@ def read_options(text: str, inside: str) -> dict[str, Any]:
         if (equals and name in found) or not (name or last) or not value:
             raise fail(text, f'write options as name=value, each once, such as "kl(temperature=2)", not "{piece}"')
         last = name or last
-        found.setdefault(last, []).append(read_number(value))
+        number = re.fullmatch(rf"-?{NUMBER}", value)
+        read = int if re.fullmatch(r"-?[0-9]+", value) else float if number else str
+        found.setdefault(last, []).append(read(value))
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
-
-
-def read_number(value: str) -> int | float | str:
-    """A number if the text is one, else the text."""
-    if re.fullmatch(r"-?[0-9]+", value):
-        return int(value)
-    return float(value) if re.fullmatch(rf"-?{NUMBER}", value) else value
 
 
 def spelt(value: Any) -> str:

@@ -16,11 +16,10 @@ from ..tasks import Batch, Task
 from ..tasks.instruct import Instruct
 from ..training.objective import Objective
 from .cache import Precision
-from .cached_teacher import print_once, wanted_manifest, write_cache
 from .method import Method, MethodLoss, parse_method
 from .records import LOGITS, Aligned, Outputs, Shapes
 from .subject import Subject
-from .teacher import CachedTeacher, NoTeacher, OnlineTeacher, Teacher, TeacherSource
+from .teacher import NoTeacher, OnlineTeacher, Teacher, TeacherSource, print_once, wanted_manifest, write_cache
 from .terms import Needs
 from .texts import MULTIPLE, Texts, aligned_of
 
@@ -110,14 +109,15 @@ def with_teacher(method: Method, student: Subject, task: Instruct, given: Distil
     if needs.vocabulary:
         texts.find_vocabulary(source.vocabulary, student.vocabulary)
     texts.find_spans(needs.spans)
-    tell_left_out(texts, needs)
+    for (kind, most), count in texts.left_out(needs.limits).items():
+        if count:
+            print_once(f"{count:,} {kind} spans beyond the first {most:,} of a text are not compared")
     student.prepare(needs.student)
     loss = MethodLoss(method, shapes, torch.initial_seed() % 2**31)
     if folder is None:
         return Distillation(loss, student, online(source, needs), texts, needs)
     wanted = wanted_manifest(source, texts, needs.teacher, given.largest, given.precision)
-    cached = CachedTeacher(write_cache(folder, source, texts, wanted), texts)
-    found = Distillation(loss, student, cached, texts, needs)
+    found = Distillation(loss, student, write_cache(folder, source, texts, wanted), texts, needs)
     if source.kept is None:
         tell_differences(found, online(source, needs))
     return found
@@ -133,13 +133,6 @@ def write_cache_for(methods: Sequence[str], model: nn.Module, task: Task, option
     """Write the cache that the options name, with what all of these methods together need; one that has it stays."""
     together = " + ".join(str(parse_method(method)) for method in methods)
     distil(model, task, {**options, "method": together})
-
-
-def tell_left_out(texts: Texts, needs: Needs) -> None:
-    """Print how many spans are not compared since their texts have more than a term's limit."""
-    for (kind, most), count in texts.left_out(needs.limits).items():
-        if count:
-            print_once(f"{count:,} {kind} spans beyond the first {most:,} of a text are not compared")
 
 
 def tell_differences(found: Distillation, teacher: OnlineTeacher) -> None:

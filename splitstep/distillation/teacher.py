@@ -1,28 +1,49 @@
-"""Teachers: where a student finds what its teacher shows, a model beside it or a cache, and where that model is."""
+"""Teachers: where a student finds what its teacher shows, a model beside it or a cache, and where that model is. For a
+cache it reads the texts once, and then leaves the memory."""
 
 import hashlib
+import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from errno import ENOSPC
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from ..flows.keys import Key
 from ..opening import open_model
 from ..opening.load import Opened
 from ..opening.network import sha256_of_weights
+from ..support.files import locked
+from ..support.memory import NoMemory, no_memory
+from ..support.words import counted
 from ..tasks import Batch
+from ..tasks.batching import padded
 from ..text.open_tokenizer import open_tokenizer
 from ..training.directory import RunDirectory
-from .cache import MANIFEST, Cache, Manifest, outputs_of, read_manifest
-from .records import Outputs, Shape
+from ..training.progress import counting
+from .cache import ANOTHER, MANIFEST, Cache, Manifest, Precision, fields_for, open_cache, read_manifest, text_sha256
+from .records import OUTPUT, Outputs, Shape
 from .subject import Subject
 from .texts import Texts, teacher_inputs
 
 FILES = ("*.json", "*.safetensors")  # of a model's folder: all that decides what the model says
+READ_AS = {"states": Tensor.float, "final": Tensor.float, "weights": Tensor.float, "ids": Tensor.long}
+ROWS = 16  # of a pass of the teacher; a killed cache continues after a whole number of them
+NO_ROOM = (
+    "{}: the device has too little memory for the teacher to read {} rows at once: end what else runs there, and start "
+    "the same command again, which continues; or lower data.length, with another --out"
+)
+NO_DISK = (
+    "{}: the disk is full, and what the teacher shows takes {}: make room and start the same command again, or, "
+    "with another --out, name another disk with objective.cache=DIR, lower objective.largest, or keep the teacher in "
+    "memory with objective.cache=null"
+)
 
 
 class Teacher(ABC):
@@ -81,7 +102,11 @@ class CachedTeacher(Teacher):
         ids, mask = teacher_inputs(batch)
         if self.output is not None and self.output.device != ids.device:
             self.output = self.output.to(ids.device)
-        return outputs_of(batch, mask.bool(), self.cache.manifest.layers, self.output)
+        named = {name.removeprefix("cache."): x for name, x in batch.items() if name.startswith("cache.")}
+        found = {Key.read(name): x for name, x in named.items()}
+        shown = {key: READ_AS[key.what](x) if key.what in READ_AS else x for key, x in found.items()}
+        output = {} if self.output is None else {OUTPUT: self.output}
+        return Outputs(mask.bool(), self.cache.manifest.layers, shown | output)
 
 
 @final
@@ -90,7 +115,11 @@ class TeacherSource:
 
     def __init__(self, name: str, folder: Path | None) -> None:
         self.name, self.files_sha256 = name, files_sha256(name)
-        self.kept = None if folder is None else complete_manifest(folder, self.files_sha256)
+        self.kept = None
+        if folder is not None and self.files_sha256 and (folder / MANIFEST).is_file():
+            found = read_manifest(folder)
+            complete = found.files_sha256 == self.files_sha256 and found.done == found.rows
+            self.kept = found if complete else None
 
     @cached_property
     def opened(self) -> Opened:
@@ -131,9 +160,88 @@ def files_sha256(name: str) -> str:
     return total.hexdigest() if files else ""
 
 
-def complete_manifest(folder: Path, files: str) -> Manifest | None:
-    """The manifest of a complete cache of a teacher with these files; else None."""
-    if not files or not (folder / MANIFEST).is_file():
-        return None
-    found = read_manifest(folder)
-    return found if found.files_sha256 == files and found.done == found.rows else None
+def prints_here() -> bool:
+    """Whether this is the one of several processes that prints."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def print_once(text: str) -> None:
+    """A line on standard error, from one of several processes."""
+    if prints_here():
+        print(text, file=sys.stderr, flush=True)
+
+
+def wanted_manifest(
+    source: TeacherSource, texts: Texts, wanted: Collection[Key], largest: int, precision: Precision
+) -> Manifest:
+    """The cache that a method needs of a teacher and texts."""
+    if not largest < source.vocabulary:
+        raise ValueError(
+            f"{largest} largest logits are to be kept and {source.name} has {source.vocabulary}: give fewer with "
+            "objective.largest, or use --online for all"
+        )
+    known = texts.teacher
+    return Manifest(
+        teacher=source.name,
+        teacher_sha256=source.weights_sha256,
+        files_sha256=source.files_sha256,
+        text_sha256=text_sha256(known.tokens, known.offsets),
+        **source.shape._asdict(),
+        vocabulary=source.vocabulary,
+        largest=largest,
+        precision=precision,
+        rows=len(known.lengths),
+        tokens=len(known.tokens),
+        fields=fields_for(wanted, source.shape, largest, precision),
+        output=(source.vocabulary, source.shape.width) if OUTPUT in wanted else (),
+    )
+
+
+def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manifest) -> CachedTeacher:
+    """What the complete cache says, as far as it is wanted; the teacher reads the rows that are missing."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file, and a cache is a folder: {ANOTHER}")
+    with locked(folder / MANIFEST):  # one process writes at a time; the others wait, and find it complete
+        try:
+            cache = open_cache(folder, wanted, texts.teacher.offsets)
+        except OSError as error:
+            if error.errno != ENOSPC:
+                raise
+            raise ValueError(NO_DISK.format(folder, mebibytes(wanted.bytes))) from None
+        found = cache.manifest
+        if found.done < found.rows:
+            missing, rows = found.rows - found.done, counted(found.rows, "row")
+            logits = f", {found.largest} largest logits a token" if "logits" in found.fields else ""
+            size = f"{mebibytes(found.bytes)} in {found.precision}{logits}"
+            print_once(f"{source.name} reads {missing:,} of {rows} once; {folder} takes {size}")
+            try:
+                fill(cache, source.subject, texts)
+            except (RuntimeError, MemoryError) as error:
+                if not no_memory(error):
+                    raise
+                raise NoMemory(NO_ROOM.format(source.name, ROWS)) from None
+        return CachedTeacher(cache.only(wanted), texts)
+
+
+def mebibytes(size: int) -> str:
+    return f"{size / 2**20:,.0f} MiB"
+
+
+@torch.no_grad()
+def fill(cache: Cache, subject: Subject, texts: Texts) -> None:
+    """Write the rows that are missing, a few at a time, on a GPU if there is one."""
+    wanted = set(cache.manifest.keys)
+    subject.prepare(wanted)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    subject.model.to(device)
+    if cache.output is not None:
+        cache.output.copy_(subject.output)
+    known, show = texts.teacher, counting("the teacher has read", unit="rows") if prints_here() else None
+    for first in range(cache.manifest.done, cache.manifest.rows, ROWS):
+        rows = range(first, min(first + ROWS, cache.manifest.rows))
+        ids, mask = padded(known.tokens, known.offsets, np.array(rows), int(known.lengths[rows].max()), 0)
+        ids, mask = torch.from_numpy(ids).to(device), torch.from_numpy(mask.astype(np.int64)).to(device)
+        cache.write(rows, subject.show(ids, mask, wanted))
+        cache.finish_rows(rows.stop)
+        if show is not None:
+            show(rows.stop, cache.manifest.rows)

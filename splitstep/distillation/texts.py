@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..tasks.batching import padded
-from ..tasks.instruct import Instruct, TokenRows, encode_rows, joined
+from ..tasks.instruct import Instruct, encode_rows, joined
 from ..tasks.task import IGNORED, Batch
 from ..text.alignment import Alignment, text_spans
 from ..text.token_bytes import Ints, token_bytes
@@ -38,7 +38,9 @@ class Texts:
     def __init__(self, task: Instruct, teacher_tokenizer: Any) -> None:
         self.task, self.teacher_tokenizer = task, teacher_tokenizer
         self.student = task.encoded["train"]
-        self.teacher = read_by_teacher(task, teacher_tokenizer)
+        self.teacher = self.student
+        if not equal_tokenizers(teacher_tokenizer, task.tokenizer):
+            self.teacher = joined(list(encode_rows(teacher_tokenizer, task.rows["train"], task.options.length)))
         self.same_tokens = all(np.array_equal(*pair) for pair in zip(self.teacher, self.student, strict=True))
         self.spans: list[dict[str, Alignment]] = []
         self.span_counts = np.zeros(len(self.student.lengths), dtype=np.int64)  # the most of any kind in each row
@@ -124,13 +126,6 @@ def padded_ranges(rows: Sequence[Ints], size: int) -> Tensor:
     for number, row in enumerate(rows):
         found[number, : len(row)] = row
     return torch.from_numpy(found)
-
-
-def read_by_teacher(task: Instruct, tokenizer: Any) -> TokenRows:
-    """The training rows in the teacher's tokens, which are the student's if the tokenizers are equal."""
-    if equal_tokenizers(tokenizer, task.tokenizer):
-        return task.encoded["train"]
-    return joined(list(encode_rows(tokenizer, task.rows["train"], task.options.length)))
 
 
 def equal_tokenizers(one: Any, other: Any) -> bool:

@@ -1,6 +1,6 @@
 """The tokens that two vocabularies share: those that stand for the same bytes inside of a text."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -70,9 +70,18 @@ def inside_text(tokenizer: Any, pieces: Pieces) -> Reader:
     if backend(tokenizer) is None:
         return spelling_of_slow(tokenizer, pieces)
     reader = pieces.readers[0]
-    if isinstance(reader, Affixes) and not reader.suffix and drops_blanks(tokenizer):
-        return with_blank(reader)
-    return reader
+    if not isinstance(reader, Affixes) or reader.suffix:
+        return reader
+    characters = encode(tokenizer, "a b", False).characters
+    assert characters is not None
+    if any(begin <= 1 < end for begin, end in characters):
+        return reader  # a token comes from the blank between two words
+
+    def with_blank(piece: str) -> bytes:
+        inner = bool(reader.prefix) and piece.startswith(reader.prefix) and piece != reader.prefix
+        return reader(piece) if inner or not BLANK_BEFORE.match(piece) else b" " + reader(piece)
+
+    return with_blank
 
 
 def spelling_of_slow(tokenizer: Any, pieces: Pieces) -> Reader:
@@ -87,20 +96,3 @@ def spelling_of_slow(tokenizer: Any, pieces: Pieces) -> Reader:
     raise ValueError(
         f"{pieces.name}: how its tokens spell bytes is unknown; use one with a tokenizer.json (a fast tokenizer)"
     )
-
-
-def drops_blanks(tokenizer: Any) -> bool:
-    """Whether no token comes from the blank between two words."""
-    characters = encode(tokenizer, "a b", False).characters
-    assert characters is not None
-    return not any(begin <= 1 < end for begin, end in characters)
-
-
-def with_blank(reader: Affixes) -> Callable[[str], bytes]:
-    """Read a piece that begins a word with a blank before it."""
-
-    def read(piece: str) -> bytes:
-        inner = bool(reader.prefix) and piece.startswith(reader.prefix) and piece != reader.prefix
-        return reader(piece) if inner or not BLANK_BEFORE.match(piece) else b" " + reader(piece)
-
-    return read

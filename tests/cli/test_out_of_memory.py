@@ -12,7 +12,7 @@ from inline import forked
 from jobs import fill_device, fill_device_in_training
 
 from splitstep import cli
-from splitstep.distillation import cached_teacher
+from splitstep.distillation import teacher as teachers
 from splitstep.experiments import running
 from splitstep.studies import slopes
 from splitstep.support.memory import no_memory
@@ -92,7 +92,7 @@ def test_a_teacher_without_memory_is_told_apart_from_its_student(
     text = instructions(tmp_path / "text.jsonl")
     words = ["distil", teacher, student, "--text", text, "--method", "skl", "--out", str(tmp_path / "run"), *QUICK]
     with monkeypatch.context() as patch:
-        patch.setattr(cached_teacher, "fill", fill_device)
+        patch.setattr(teachers, "fill", fill_device)
         line = failure(capsys, *words)[-1]
     assert "too little memory for the teacher to read 16 rows at once" in line
     assert "lower data.length, with another --out" in line

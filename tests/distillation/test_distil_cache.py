@@ -13,7 +13,7 @@ import torch
 from children import Child
 from distil_pairs import bpe, gpt2, instructions, llama, pieces, recipe, saved
 
-from splitstep.distillation import cached_teacher, teacher
+from splitstep.distillation import teacher
 from splitstep.distillation.cache import text_sha256
 from splitstep.distillation.objective import Distillation, distil, write_cache_for
 from splitstep.distillation.teacher import CachedTeacher
@@ -310,7 +310,7 @@ def test_on_a_full_disk_the_size_and_ways_out_are_told(
     def full(*_: Any) -> None:
         raise OSError(ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cached_teacher, "open_cache", full)
+    monkeypatch.setattr(teacher, "open_cache", full)
     ways = r".* another --out, .* objective.cache=DIR, lower objective.largest, .* objective.cache=null$"
     with pytest.raises(ValueError, match=rf"full: the disk is full, .* takes [1-9]\d* MiB: {ways}"):
         objective(document(place, "skl + mta", cache=str(tmp_path / "full"), precision="float32"))

@@ -13,7 +13,7 @@ from tiny_causal import ROWS, gpt2, llama
 from tiny_causal import ours as splitstep_causal
 from torch.nn.functional import kl_div
 
-from splitstep.distillation.judging.pairs import agreement, aligned_row, pair_of, trajectory_distance
+from splitstep.distillation.judging.exam import agreement, aligned_row, pair_of, trajectory_distance
 from splitstep.distillation.judging.reading import Causal, answer_bits, text_bits, total
 from splitstep.distillation.judging.rouge import mean_rouge, rouge_l
 from splitstep.distillation.vocabulary import shared_vocabulary

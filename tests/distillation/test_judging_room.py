@@ -10,7 +10,7 @@ from torch import nn
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from splitstep.distillation.judging.answers import Prompt, Writing, write_batch
-from splitstep.distillation.judging.pairs import Pair, agreement
+from splitstep.distillation.judging.exam import Pair, agreement
 from splitstep.distillation.judging.reading import (
     Causal,
     ScoredTokens,

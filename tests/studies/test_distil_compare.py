@@ -15,8 +15,8 @@ from inline import forked
 from tiny_causal import LINES, ROWS, gpt2, llama
 
 from splitstep import cli
-from splitstep.distillation.cached_teacher import NO_DISK
 from splitstep.distillation.judging.answers import Writing
+from splitstep.distillation.teacher import NO_DISK
 from splitstep.doors.distil import document_of, sets_of
 from splitstep.experiments import running
 from splitstep.experiments.study import STUDIES

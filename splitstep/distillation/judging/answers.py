@@ -73,7 +73,8 @@ def write_answers(model: Any, tokenizer: Any, prompts: Sequence[str], writing: W
     check_room(model, encoded, writing)
     pairs = list(product(writing.seeds, range(len(prompts))))
     asked = [Prompt(encoded[k], key_of(seed, prompts[k])) for seed, k in pairs]
-    ends = end_tokens(model, tokenizer)
+    own = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+    ends = sorted({*named_ends(model.generation_config), *own})
     with reading(model), plain_generation(model):
         written = write_all(model, asked, ends, writing)
     by_seed: Answers = {seed: [] for seed in writing.seeds}
@@ -87,12 +88,14 @@ def write_all(model: Any, asked: Sequence[Prompt], ends: Sequence[int], writing:
     """The tokens of each answer, without the one that ended it.
 
     They are written in rounds, so that answers that have ended wait for no others: the rest begin the next round in new
-    batches, their prompts longer by what is written. The longest are together, so there is little padding.
+    batches, their prompts longer by what is written. The longest are together, so there is little padding. The first
+    round is ROUND tokens long, each further one as long as all before it: a prompt is read a few times only, and an
+    answer is computed for ROUND tokens, or at most twice as many as it has.
     """
     written, rows = [list[int]() for _ in asked], rows_to_write(model)
     going, done = sorted(range(len(asked)), key=lambda k: -len(asked[k].ids)), 0
     while going and done < writing.max_tokens:
-        end, left = next_end(done, writing.max_tokens), going
+        end, left = min(max(ROUND, 2 * done), writing.max_tokens), going
         while left:
             longest = len(asked[left[0]].ids) + done
             size = writing.batch or rows(longest + BUCKET, end - done)
@@ -104,13 +107,6 @@ def write_all(model: Any, asked: Sequence[Prompt], ends: Sequence[int], writing:
     return written
 
 
-def next_end(done: int, most: int) -> int:
-    """How many tokens an answer has after the next round. The first is ROUND tokens long, each further one as long as
-    all before it: a prompt is read a few times only, and an answer is computed for ROUND tokens, or at most twice as
-    many as it has."""
-    return min(max(ROUND, 2 * done), most)
-
-
 def check_room(model: Any, encoded: Sequence[Sequence[int]], writing: Writing) -> None:
     most, longest = most_tokens(model), max(map(len, encoded), default=0)
     if most is not None and longest + writing.max_tokens > most:
@@ -118,12 +114,6 @@ def check_room(model: Any, encoded: Sequence[Sequence[int]], writing: Writing) -
             f"a prompt of {longest} tokens and an answer of {writing.max_tokens} do not fit into the {most} that the "
             "model reads: leave out long prompts, or give fewer tokens to the answers"
         )
-
-
-def end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    """The tokens that end an answer: those of the model and of its tokenizer."""
-    own = tokenizer.eos_token_id
-    return sorted({*named_ends(model.generation_config), *([] if own is None else [own])})
 
 
 @contextmanager
@@ -141,8 +131,9 @@ def write_batch(
     model: Any, asked: Sequence[Prompt], steps: range, ends: Sequence[int], writing: Writing
 ) -> list[list[int]]:
     """The tokens of each answer at these steps, up to the one that ends it."""
-    device, longest = device_of(model), max(len(one.ids) for one in asked)
-    width = padded_width(longest, most_tokens(model), len(steps))
+    device, longest, most = device_of(model), max(len(one.ids) for one in asked), most_tokens(model)
+    bucket = -(-longest // BUCKET) * BUCKET
+    width = bucket if most is None or bucket + len(steps) <= most else longest
     pad = ends[0] if ends else 0
     ids = torch.tensor([[pad] * (width - len(one.ids)) + one.ids for one in asked], device=device)
     real = torch.tensor([[0] * (width - len(one.ids)) + [1] * len(one.ids) for one in asked], device=device)
@@ -153,12 +144,6 @@ def write_batch(
     noise = LogitsProcessorList([Noise(keys, width - steps.start, writing)] if writing.temperature else [])
     out = model.generate(ids, attention_mask=real, generation_config=settings, logits_processor=noise)
     return [cut(row, ends) for row in out[:, width:].tolist()]
-
-
-def padded_width(longest: int, most: int | None, new: int) -> int:
-    """The least multiple of BUCKET that holds the longest prompt, if the model has room for it and the new tokens."""
-    width = -(-longest // BUCKET) * BUCKET
-    return width if most is None or width + new <= most else longest
 
 
 def cut(ids: list[int], ends: Sequence[int]) -> list[int]:

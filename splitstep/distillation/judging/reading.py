@@ -64,12 +64,6 @@ def answer_tokens(tokenizer: Any, row: Row) -> ScoredTokens:
     return with_start(tokenizer, found, scored, int(found.ends[-1]) - border)
 
 
-def text_tokens(tokenizer: Any, text: str) -> ScoredTokens:
-    """The tokens of a text, all scored."""
-    found = token_bytes(tokenizer, text)
-    return with_start(tokenizer, found, ~found.special, int(found.ends[-1]))
-
-
 def with_start(tokenizer: Any, found: TokenBytes, scored: np.ndarray, size: int) -> ScoredTokens:
     """The first token has to follow something: if it is scored, the tokenizer's first token is put before it, or its
     last one. If there is neither, the first token is not scored, and its bytes are not counted."""
@@ -185,22 +179,18 @@ def bytes_of_text(models: Sequence[Any], tokens: int) -> int:
 def bytes_of_answer(model: Any) -> Callable[[int, int], int]:
     """What an answer takes while it is written, as a function of the tokens of its prompt and of the new ones: the keys
     and values of all layers, and the larger of what a layer computes for the prompt and what the next token needs."""
-    kept, vector, noise = bytes_kept(model), widest(model), vocabulary(model) * NOISE
+    with reading(model):
+        out = model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device_of(model)), use_cache=True)
+    cache = out.get("past_key_values")  # models without attention have none
+    held = [x for layer in cache.layers for x in vars(layer).values()] if cache is not None else []
+    kept = sum(x.numel() * x.element_size() for x in held if isinstance(x, Tensor))  # keys and values of one token
+    vector, noise = widest(model), vocabulary(model) * NOISE
 
     def needed(prompt: int, new: int) -> int:
         first, last = prompt * (VECTORS * vector + prompt * MASK), (prompt + new) * GROWN * vector + noise
         return (prompt + new) * kept + max(first, last)
 
     return needed
-
-
-def bytes_kept(model: Any) -> int:
-    """The keys and values of one token in all layers, as the model keeps them."""
-    with reading(model):
-        out = model(input_ids=torch.zeros(1, 1, dtype=torch.long, device=device_of(model)), use_cache=True)
-    cache = out.get("past_key_values")  # models without attention have none
-    kept = [x for layer in cache.layers for x in vars(layer).values()] if cache is not None else []
-    return sum(x.numel() * x.element_size() for x in kept if isinstance(x, Tensor))
 
 
 def widest(model: Any) -> int:
@@ -262,7 +252,8 @@ def text_bits(
             f"windows of {length} tokens that move by {step}: use at least 2 and at most {most or 'any number'}, moved "
             "by at least 1 and fewer than they have"
         )
-    whole = text_tokens(tokenizer, text)
+    found = token_bytes(tokenizer, text)
+    whole = with_start(tokenizer, found, ~found.special, int(found.ends[-1]))
     return Bits(math.fsum(costs_of(model, windows(whole, length, step), batch)), whole.size)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ...kernels.loss import cross_entropy, shifted
-from ..losses import answers, cooled, in_chunks, item_count, kl_divergence, mean_divergence, mixture
+from ..losses import answers, cooled, in_chunks, item_count, kl_divergence, mixture, row_divergences, token_mean
 from ..records import LOGITS, Aligned, Distribution, Outputs, Shapes, each
 from . import Needs, Projectors, Term, check_temperature, logits_at
 
@@ -48,7 +48,8 @@ class Divergence(Term):
         """The divergence of each row, [N], from log probabilities [N, classes]."""
 
     def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
-        return mean_divergence(teacher, student, aligned, self.between, self.temperature)
+        values = row_divergences(teacher.logits, student[LOGITS], self.between, self.temperature)
+        return self.temperature**2 * token_mean(values, aligned)
 
 
 @final

@@ -16,7 +16,7 @@ from torch.nn import functional
 from ...kernels.loss import COLUMNS
 from ...kernels.softmax import softmax_kernels, softmax_of
 from ..geometry import SPANS, angles, centres, normalised, shares, structure
-from ..layers import projected, projector
+from ..layers import projector
 from ..losses import row_count, row_mean
 from ..records import FINAL, MASSES, OUTPUT, Aligned, Outputs, Shapes, wide
 from . import Needs, Projectors, Term, check_limit, check_temperature
@@ -80,7 +80,8 @@ class SpanCentres(OfSpans):
 
     def __call__(self, teacher: Outputs, student: Outputs, aligned: Aligned, projectors: Projectors) -> Tensor:
         found = span_centres(teacher, student, aligned, self.spans)
-        gaps = angles(projected(projectors, "centres", found.student), found.teacher)
+        map = projectors["centres"]  # in its precision, or that of autocast
+        gaps = angles(map(found.student.to(map.get_parameter("weight").dtype)), found.teacher)
         return row_mean((found.weights * gaps).sum(1), aligned)
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 from torch.nn import functional
 
 from ...flows.keys import Key
 from ..geometry import SPANS, angles, centres, normalised, shares, structure
-from ..layers import PHRASES, WORDS, Layers, key_layers, layer_projectors, projected_at, states_at, theirs, weights_at
+from ..layers import PHRASES, WORDS, Layers, key_layers, projected_at, projector, states_at, theirs, weights_at
 from ..losses import row_mean
 from ..records import Aligned, Outputs, Shapes, SpanKind, wide
 from . import Needs, Projectors, Term, check_limit, check_tokens
@@ -54,7 +54,12 @@ class Projected(Term):
         return needed_at(self.keys(shapes.student.layers), shapes, self.weighted)
 
     def projectors(self, shapes: Shapes, seed: Generator) -> Projectors:
-        return layer_projectors(self.keys(shapes.student.layers), shapes, seed)
+        """A projector for each key layer. Between equal widths it starts as the identity (ours)."""
+        made = {f"layer{layer}": projector(shapes, seed) for layer in self.keys(shapes.student.layers)}
+        if shapes.student.width == shapes.teacher.width:
+            for one in made.values():
+                nn.init.eye_(one.weight)
+        return dict(made)
 
 
 @final
