@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
 from math import ceil
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from . import charts as kinds
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 WIDTH, HEIGHT, ACROSS = 6.4, 4.2, 3  # of a chart in inches, and how many stand beside each other
+LEGEND = 36  # characters of a line in a legend
 NAMED = 40  # particles whose names have room
 GUIDE = {"color": "grey", "linestyle": "--"}  # of guide lines and of null models
 
@@ -87,7 +89,7 @@ def finish(on: Any, title: str, x: Axis, y: Axis, legend: Mapping[str, Any] | No
     if x.names:
         on.set_xticks(range(len(x.names)), x.names, rotation=30, ha="right")
     elif legend and len(legend) > 1:
-        on.legend(legend.values(), legend)
+        on.legend(legend.values(), [fill(name, LEGEND, break_on_hyphens=False) for name in legend], fontsize="small")
 
 
 @singledispatch
@@ -107,7 +109,9 @@ def _lines(chart: kinds.LineChart, on: Any) -> None:
             on.fill_between(line.x, line.low, line.high, color=drawn.get_color(), alpha=0.2)
     for line in chart.guides:
         on.plot(line.x, line.y, label=line.name, linewidth=0.8, **GUIDE)
-        on.annotate(line.name, (line.x[-1], line.y[-1]), xytext=(3, 0), textcoords="offset points", fontsize=8)
+        on.annotate(
+            line.name, (line.x[-1], line.y[-1]), xytext=(0, 4), textcoords="offset points", ha="right", fontsize=8
+        )
     if chart.level is not None:
         on.axhline(chart.level, color="grey", linewidth=0.8)
     finish(on, chart.title, chart.x, chart.y, names)
