@@ -60,16 +60,12 @@ class Trained(Report):
         lines = [
             Line(name, *curves[f"{split}_loss"]) for name, split in (("training", "train"), ("validation", "valid"))
         ]
-        rows = Pairs(run_rows(self.result, self.folder), EVERYWHERE)
-        return Document(f"Run in {self.folder}", [rows, LineChart("Loss", STEP, LOSS, lines)], run_verdict(self.result))
-
-
-def run_verdict(result: RunResult) -> Verdict:
-    """How the run ended, in one sentence."""
-    if result.diverged is not None:
-        return Verdict("settled", f"The run of {result.task} {ending(result)}: there is no model.")
-    figures, split = (result.test, "test") if result.test else (result.valid, "validation")
-    return measured(result.task, result.metric, figures, split)
+        rows, result = Pairs(run_rows(self.result, self.folder), EVERYWHERE), self.result
+        figures, split = (result.test, "test") if result.test else (result.valid, "validation")
+        said = measured(result.task, result.metric, figures, split)
+        if result.diverged is not None:
+            said = Verdict("settled", f"The run of {result.task} {ending(result)}: there is no model.")
+        return Document(f"Run in {self.folder}", [rows, LineChart("Loss", STEP, LOSS, lines)], said)
 
 
 def measured(task: str, metric: Metric, figures: Mapping[str, float] | None, split: str) -> Verdict:

@@ -46,7 +46,9 @@ def train(
     file = find_recipe(recipe)  # refuses a wrong name before torch is imported
     from ..recipe import load_recipe
 
-    return trained(load_recipe(recipe, changes), default_run(file, out), data, tensorboard, stop)
+    inside = out is None and (file.parent / "environment.json").is_file()  # the recipe is in a run's own directory
+    folder = file.parent if inside else default_folder("train", file.stem, out)
+    return trained(load_recipe(recipe, changes), folder, data, tensorboard, stop)
 
 
 def trained(recipe: Recipe, out: Path, data: Path | None, tensorboard: bool, stop: Callable[[], Any] | None) -> Trained:
@@ -57,12 +59,6 @@ def trained(recipe: Recipe, out: Path, data: Path | None, tensorboard: bool, sto
 
     handled = Stop() if stop is None else stop()
     return Trained(out, run(recipe, out, data, tensorboard=tensorboard, stop=handled))
-
-
-def default_run(recipe: Path, out: Path | None) -> Path:
-    """Where a run goes if nobody says so: the run's own directory if the recipe lies there, else runs/train-NAME."""
-    inside = (recipe.parent / "environment.json").is_file()
-    return recipe.parent if inside and out is None else default_folder("train", recipe.stem, out)
 
 
 @door

@@ -103,7 +103,7 @@ def test_wrong_input_is_one_line_and_exit_code_2(run: Path, tmp_path: Path, caps
     (tmp_path / "compared" / "result.json").write_text('{"study": "compare"}')
     wrong = {
         "has not finished": [str(unfinished)],
-        "is not there: name a run of splitstep": [str(tmp_path / "nowhere")],
+        "there is no folder": [str(tmp_path / "nowhere")],
         "a step of 0 times its length: use numbers above 0": [str(run), "--steps", "0,1"],
         "a step of -0.5 times its length: use numbers above 0": [str(run), "--steps=-0.5"],
         "is not a number": [str(run), "--steps", "fast"],
@@ -129,7 +129,8 @@ def test_a_run_without_weights_is_refused(run: Path, tmp_path: Path, capsys: pyt
 
 
 @pytest.mark.parametrize(
-    ("hits", "kind", "words"), [(256, "settled", "is close"), (100, "settled", "is not close"), (243, "open", "may or")]
+    ("hits", "kind", "words"),
+    [(256, "settled", "is close"), (100, "not supported", "is not close"), (243, "open", "may or")],
 )
 def test_the_interval_of_common_predictions_decides(found: Discretisation, hits: int, kind: str, words: str) -> None:
     verdict = discretisation_verdict(replace(found, shared=share_interval(hits / 256, 256)))

@@ -205,8 +205,8 @@ def found() -> DiscretisedFlow:
 @pytest.mark.parametrize(("halved", "strang", "kind", "word"), [
     ((0.0, 0.05), (-0.2, 0.09), "settled", "flow: supported."),
     ((0.0, 0.05), (0.05, 0.11), "open", "flow: undecided."),
-    ((0.0, 0.05), (0.11, 0.2), "settled", "flow: not supported."),
-    ((0.2, 0.3), (0.05, 0.2), "settled", "flow: not supported."),
+    ((0.0, 0.05), (0.11, 0.2), "not supported", "flow: not supported."),
+    ((0.2, 0.3), (0.05, 0.2), "not supported", "flow: not supported."),
     ((None, None), (None, None), "too few", "flow: undecided."),
 ])  # fmt: skip
 def test_the_intervals_of_two_ways_decide(

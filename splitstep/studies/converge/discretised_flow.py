@@ -165,8 +165,11 @@ def discretised_flow(
     effects = {way: effect_of(way, some, texts_alone) for way, some in found.items()}
     losses = [one.loss for one in texts_alone if one.loss is not None]
     errors = [] if no_equation(own) else errors_on(flow, batches[0], errors_progress)
+    place = Path(opened.name).resolve()  # of a folder that is just called model the name says little
+    name = f"{place.parent.name}/{place.name}" if place.name == "model" else place.name
     return DiscretisedFlow(
-        model=short_name(opened), architecture=type(model).__name__, predicts=kind, stack=flow.main, scheme=str(own),
+        model=opened.name if opened.source == "hub" else name, architecture=type(model).__name__, predicts=kind,
+        stack=flow.main, scheme=str(own),
         layers=len(stack.layers), notes=flow.notes, undefined=tuple(plan.undefined), texts=len(texts),
         tokens=sum(one.tokens for one in texts_alone), loss=math.fsum(losses) / len(losses) if losses else None,
         own=effects[plan.ways[0]], ways=tuple(effects[way] for way in plan.ways),
@@ -174,14 +177,6 @@ def discretised_flow(
         chance=math.log(model.config.get_text_config().vocab_size),
         **{name: None if way is None else effects[way] for name, way in plan.named.items()},
     )  # fmt: skip
-
-
-def short_name(opened: Opened) -> str:
-    """A model's name on the Hub, or the name of its folder or file; a folder that is just called model says little."""
-    place = Path(opened.name).resolve()
-    if opened.source == "hub":
-        return opened.name
-    return f"{place.parent.name}/{place.name}" if place.name == "model" else place.name
 
 
 def flow_and_batches(opened: Opened, texts: Sequence[str], tokens: int) -> tuple[Flow, list[dict[str, Tensor]]]:

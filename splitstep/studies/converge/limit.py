@@ -49,9 +49,11 @@ def interpolated(model: M, layers: int) -> M:
 
     A layer's weights are those at its middle; before the first middle and after the last they are constant.
     """
-    [old] = all_stacks(model)
+    [old], [rows] = all_stacks(model), model.config.ffn_rows()
+    if any(row != rows[0] or len(set(row)) > 1 for row in rows):
+        raise ValueError(f"Layers of unequal widths ffn={rows} have no weights between them: use equal widths.")
     step = len(old.layers) * old.step / layers
-    changes = {"layers": layers, "step": step, "matched": None, "ffn": common_width(model)}
+    changes = {"layers": layers, "step": step, "matched": None, "ffn": rows[0][0] if rows[0] else model.config.ffn}
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are replaced
         new: Any = type(model)(type(model.config)(**{**model.config.to_dict(), **changes}))
     new.to(device=model.device, dtype=model.dtype).train(model.training)
@@ -71,14 +73,6 @@ def at(i: int, layers: int, values: list[Tensor]) -> Tensor:
     return torch.lerp(values[low], values[high], place - low)
 
 
-def common_width(model: SplitstepModel) -> int | list[int]:
-    """The width of F in all layers; refused if they differ."""
-    [rows] = model.config.ffn_rows()
-    if any(row != rows[0] or len(set(row)) > 1 for row in rows):
-        raise ValueError(f"Layers of unequal widths ffn={rows} have no weights between them: use equal widths.")
-    return rows[0][0] if rows[0] else model.config.ffn
-
-
 def matrices(model: SplitstepModel) -> Matrices:
     """The matrices of each layer."""
     [stack] = all_stacks(model)
@@ -94,11 +88,6 @@ def roughness(layers: Matrices) -> float:
     steps = [(a - b).square().sum() for below, above in pairwise(layers) for a, b in zip(above, below, strict=True)]
     sizes = [w.square().sum() for layer in layers[:-1] for w in layer]
     return float((sum(steps) / sum(sizes)) ** 0.5)
-
-
-def learnt(layers: Matrices, start: Matrices) -> Matrices:
-    """What training added to the matrices of each layer."""
-    return [[w - v for w, v in zip(one, other, strict=True)] for one, other in zip(layers, start, strict=True)]
 
 
 class Network(NamedTuple):
@@ -253,7 +242,8 @@ def measure(run: Planned, network: Network, out: Path, look: Look, depths: Seque
     if network.depth > 1:
         found, built = matrices(model), matrices(build_model(run.recipe, look.task))
         start = [[w.to(model.device) for w in layer] for layer in built]
-        rough, added, begun = map(roughness, (found, learnt(found, start), start))
+        learnt = [[w - v for w, v in zip(one, other, strict=True)] for one, other in zip(found, start, strict=True)]
+        rough, added, begun = map(roughness, (found, learnt, start))
         network = network._replace(roughness=rough, learnt=added, start=begun)
     figure = (result.valid or {}).get(look.task.metric.name)
     yield Measured(network._replace(figure=figure), shared_states(model, look))
