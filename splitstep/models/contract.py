@@ -22,7 +22,9 @@ from ..letters import foreign, letter_of
 from ..own_letters import SOURCES
 from ..schemes import scheme as scheme_of
 from ..shape import KINDS, SHAPES
+from ..support.words import first_line
 from .base import CHECKS
+from .cache import slots_of
 from .config import SplitstepConfig
 from .cost import example_flops
 from .trial import LENGTH, ROWS, Given, Trial, apart, gap, kind_name, other, real_tokens
@@ -107,6 +109,7 @@ def new_cache(trial: Trial, static: bool = False) -> Any:
 def cache(trial: Trial) -> float:
     """How far logits with a cache are from those without: token by token and in pieces, of padded rows, in a cache of a
     fixed size, with rows in another order, and after a crop."""
+    check_kept(trial)
     name, worst = GROWS[trial.kind], 0.0
     real = real_tokens((0, 3, 1), (0, 0, 0))
     for given in (trial.inputs, trial.inputs | {MASKS[name]: real.long()}):
@@ -116,6 +119,16 @@ def cache(trial: Trial) -> float:
             found = fed(trial, given, new_cache(trial, static), 0, 1, CUT, CUT + 1, LENGTH)
             worst = max(worst, gap(found[shown], whole[shown]))
     return max(worst, reordered(trial), cropped(trial))
+
+
+def check_kept(trial: Trial) -> None:
+    """Refuse a letter that declares a state if its field keeps none."""
+    known = new_cache(trial)
+    fed(trial, trial.inputs, known, 0, CUT)
+    slots = known.self_attention_cache if trial.kind == "translation" else known
+    kept = sum(layer.get_seq_length() > 0 for layer in slots.layers)
+    if kept < slots_of(*trial.model.config.stacks()[-1]).own:
+        raise ValueError('a letter declares a state that its field does not keep in context.cache: state="nothing"')
 
 
 def reordered(trial: Trial) -> float:
@@ -230,7 +243,7 @@ def found_of(trial: Trial, name: str) -> Finding:
     try:
         figure = promise.figure(trial)
     except Exception as error:  # of somebody else's field
-        says = (str(error).splitlines() or [""])[0]
+        says = first_line(error).removesuffix(".")
         return Finding(name, None, f"the test of {name} ended with {type(error).__name__}: {says}")
     kept = figure <= trial.tolerance
     return Finding(name, figure, "" if kept else promise.broken.format(figure))

@@ -191,6 +191,18 @@ BROKEN = {
     "flops": (Free, "image", "nothing", r"what flops\(\) tells is \d+\.\d% off what PyTorch counts"),
     "saving": (Unsaved, "image", "nothing", rf"a saved and loaded model differ by ({FIGURE}|inf)"),
     "not a number": (Divided, "causal", "nothing", "with a cache are inf off those without"),
+    "an idle cache": (
+        Linear,
+        "causal",
+        "last inputs",
+        "declares a state that its field does not keep in context.cache",
+    ),
+    "an idle cache of a decoder": (
+        Linear,
+        "translation",
+        "all inputs",
+        'ValueError: a letter declares .*: state="nothing"',
+    ),
     "failing": (Failing, "causal", "nothing", "the test of cache ended with IndexError: a token"),
 }  # field, kind, state, what is said
 

@@ -1,6 +1,7 @@
 """Options of letters: their place in config.json and in recipes, and where the norms of fields are."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -148,3 +149,15 @@ def test_without_a_word_there_is_a_norm_before_and_none_beside_projections() -> 
     mixed = config("A N F M", norm_at="before", letters={"F": {"norm_at": "after"}})
     assert mixed.norms_of("A") == (True, False)
     assert mixed.norms_of("F") == (False, True)
+
+
+MATHEMATICS = {"scheme.py", "stability.py"}  # where a letter stands for an operator of the equation
+ASKS_FOR_A_LETTER = re.compile(r"""name\[0\] (==|!=|in \()|["'][A-Z]["'] (not )?in [\w.()]*(scheme|fields|notation)""")
+
+
+def test_only_the_mathematics_asks_which_letter_it_is() -> None:
+    """Elsewhere a letter's row says what its field is."""
+    package = Path(ss.__file__).parent
+    asking = {str(f.relative_to(package)) for f in package.rglob("*.py") if ASKS_FOR_A_LETTER.search(f.read_text())}
+    assert asking == MATHEMATICS
+    assert ASKS_FOR_A_LETTER.search('if "D" in recipe.scheme.fields:')
