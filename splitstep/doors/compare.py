@@ -30,7 +30,7 @@ def compare(
     text: list[str] | None = None,
     arms: tuple[str, ...] = (),
     schemes: tuple[str, ...] = (),
-    seeds: int = 5,
+    seeds: int | None = None,
     minutes: float | None = None,
     budgets: tuple[float, ...] = (),
     tune: int | None = None,
@@ -64,13 +64,14 @@ def compare(
     arms LIST: What is compared with the first: schemes, modifications (see `splitstep arms`), FILE.py:NAME, config.json
       of a causal model. With --schemes, what changes in each: full, no-residual, no-norm, neither, post, sandwich,
       diffusion.
-    seeds N: The number of seeds: 5 means 0 to 4 (from train.seed).
+    seeds N: The number of seeds: 5 means 0 to 4 (from train.seed). Default: 5; with --minutes, what there is time for.
     match: What all networks have as much of; none: equal shapes. Default: as in the recipe.
     """
     refuse_misspelt(recipe)
     asked = recipe_asked("compare", *named(recipe, changes, text), task, [] if match is None else [f"match={match}"])
     design = {"budgets": budgets, "tune": tune, "null": null, "until": until, "margin": margin, "minutes": minutes}
-    wanted = Wanted(schemes, arms, seeds, sweep or [], out, engine, data, plan)
+    typed = [one.partition("=")[0] for one in (recipe or "", *changes) if "=" in one] + ["seeds"] * (seeds is not None)
+    wanted = Wanted(schemes, arms, 5 if seeds is None else seeds, sweep or [], out, engine, data, plan, typed)
     return wanted.answer(asked, {name: value for name, value in design.items() if said(value)})
 
 
@@ -90,6 +91,7 @@ class Wanted(NamedTuple):
     engine: str
     data: Path | None
     plan: bool
+    typed: Sequence[str]  # entries of the recipe, and "seeds"
 
     def answer(self, asked: Asked, design: dict[str, Any]) -> Comparison | Outline:
         """The comparison of arms, or of schemes with arms of each."""
@@ -114,7 +116,7 @@ class Wanted(NamedTuple):
 
         place = Workplace(f"compare {asked.recipe.task}", out, self.data, self.engine, False)
         names, own = self.arms or self.schemes or DEFAULT, read_ablate(asked.document, asked.name).arms
-        question = question_of(asked.recipe, names, asked.seeds(self.seeds), place, own, **design)
+        question = question_of(asked.recipe, names, asked.seeds(self.seeds), place, own, typed=self.typed, **design)
         return outlined(question, place) if self.plan else kept(compare_arms(question, place), out)
 
     def product(self, asked: Asked) -> Comparison:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
-from .looks import Looks
+from .looks import Looks, within
 from .statistics import FEWEST, Estimate, estimate, regression
 
 EQUAL_COST = 0.01  # relative: costs closer than this are the same
@@ -73,13 +73,6 @@ def move_of(slope: int, small: int, large: int, unchanged: bool) -> Move:
     if slope:
         return "moves" if not small else "grows" if slope == small else "fades"
     return "holds" if unchanged else "open"
-
-
-def within(found: Estimate, margin: float | None) -> bool:
-    """Whether the interval is inside the margin."""
-    if margin is None or found.low is None or found.high is None:
-        return False
-    return -margin < found.low and found.high < margin
 
 
 class Ladder(NamedTuple):

@@ -163,11 +163,18 @@ def follow(
     return found
 
 
+def within(found: Estimate, margin: float | None) -> bool:
+    """Whether the interval is inside the margin."""
+    if margin is None or found.low is None or found.high is None:
+        return False
+    return -margin < found.low and found.high < margin
+
+
 def word_of(lead: Estimate | None, margin: float | None, lost: bool, first_lost: bool) -> Word:
     """What an interval decides. Inside the margin it is so on whichever side of zero: the margin says what is equal."""
     if lead is None or lead.low is None or lead.high is None:
         return "open"
-    if margin is not None and -margin < lead.low and lead.high < margin and not (lost or first_lost):
+    if within(lead, margin) and not (lost or first_lost):
         return "inside"
     if lead.low > 0 and not lost:
         return "ahead"

@@ -1,4 +1,4 @@
-"""What an experiment can show before it is run: the difference that its seeds detect, and how many seeds one needs."""
+"""What an experiment can show before it is run: the difference that its seeds detect."""
 
 import math
 from functools import lru_cache
@@ -7,8 +7,6 @@ from typing import NamedTuple
 from .looks import Looks
 from .noise import Floor
 from .statistics import LEVEL, POWER, noncentrality
-
-MOST = 10_000  # seeds, of which nobody trains more
 
 
 class Outlook(NamedTuple):
@@ -41,17 +39,3 @@ def looked_at(looks: Looks, power: float = POWER) -> float:
 
     last = noncentrality(looks.at[-1], 1 - looks.level, power) / math.sqrt(looks.at[-1])
     return float(brentq(lambda size: looks.power(size) - power, 0.0, last, xtol=1e-4))  # pyright: ignore[reportArgumentType]
-
-
-def seeds_for(spread: Floor, difference: float, many: int, power: float = POWER) -> int | None:
-    """The fewest seeds that detect such a difference; None if they are more than anybody trains."""
-    low, high = 2, 3
-    while in_spreads(high, many, power) * spread.sd > difference:
-        low, high = high, 2 * high
-        if high > 2 * MOST:
-            return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        enough = in_spreads(middle, many, power) * spread.sd <= difference
-        low, high = (low, middle) if enough else (middle, high)
-    return high if high <= MOST else None

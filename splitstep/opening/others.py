@@ -1,7 +1,5 @@
 """Networks that others designed, drawn from a seed: around a block, and of a config of transformers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
@@ -33,6 +31,8 @@ from ..training.result import RunResult, SchemeName, Shape, Start, escaped, load
 from .configs import Adapted, adapted, width_entry
 
 AUTO = "AutoModelForCausalLM"
+SIZE = {"width": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads"}  # as configs call it
+TYING = "tie_word_embeddings"
 
 
 def entries_of(recipe: Recipe, task: Task) -> dict[str, Any]:
@@ -52,6 +52,17 @@ def adapted_config(recipe: Recipe, task: Task) -> Adapted:
     """The recipe's config of transformers as it fits the task, and what was changed."""
     assert isinstance(recipe.source, ConfigSource)
     return adapted(recipe.source, CausalShape(**entries_of(recipe, task)))
+
+
+def size_of(recipe: Recipe, task: Task) -> dict[str, Any]:
+    """The width, depth, heads and tying of the recipe's network, as entries of a recipe."""
+    entries = entries_of(recipe, task)
+    shape = CausalShape(**{name: entries[name] for name in (*SIZE, TYING, "head_size") if name in entries})
+    found: dict[str, Any] = {name: getattr(shape, name) for name in (*SIZE, TYING)}
+    if isinstance(recipe.source, ConfigSource):
+        config = adapted_config(recipe, task).config
+        found |= {name: size for name, usual in SIZE.items() if (size := getattr(config, usual, None))}
+    return {f"model.{name}": value for name, value in found.items()}
 
 
 def made_of_config(source: ConfigSource, found: Adapted) -> Any:

@@ -16,6 +16,7 @@ import made_up
 import made_up_glue
 import pretrained_folders
 import pytest
+import strangers
 from children import NUMBERS, RECIPE, trained
 from disasters import OUT, Command, Ended, bytes_of, fill, kept_results, left_by, mounted, small_disk
 
@@ -38,6 +39,7 @@ VERBS = {
     "train": "train tiny.yaml",
     "distil": f"distil llama --student-layers 2 --text rows.jsonl {FEW}",
     "compare": "compare tiny.yaml --schemes lie,reverse-lie --seeds 1",
+    "compare arms": "compare book.yaml train.precision=float32 --arms lie,INPUTS/mine.py:block --null --seeds 1",
     "compare glue": f"compare glue --start lie=INPUTS/masked --data INPUTS/data --seeds 1 --tasks rte {QUICKLY}",
     "compare distil": f"compare distil llama --student-layers 2 --text rows.jsonl --methods ce --seeds 1 {JUDGED}",
     "ablate": "ablate tiny.yaml --arms no-norm --seeds 1 --rates 1e-3",
@@ -69,6 +71,10 @@ def inputs() -> Path:
     folder = Path(HELD.name) / "inputs"
     folder.mkdir()
     (folder / "tiny.yaml").write_text(json.dumps(TINY))
+    (folder / "book.yaml").write_text(
+        json.dumps({**TEXT, "data": {**TEXT["data"], "path": [str(folder / "book.txt")]}})
+    )
+    strangers.write_block(folder)
     (folder / "prompts.txt").write_text("the cat sat on the mat\nthe dog ran over the bridge and sat\n")
     rows = [{"instruction": f"say {n}", "response": f"the cat {n} sat"} for n in range(12)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -108,7 +108,8 @@ def bytes_of(folder: Path) -> int:
 def left_by(out: Path) -> dict[str, Any]:
     """What a command leaves, without times and checkpoints: figures, weights, and the names of other files."""
     files = [p for p in sorted(out.rglob("*")) if p.is_file() and "checkpoints" not in p.parts]
-    return {str(p.relative_to(out)): content(p) for p in files if not p.name.startswith(".lock-")}
+    timed = "plan.json"  # how long runs take here
+    return {str(p.relative_to(out)): content(p) for p in files if not p.name.startswith(".lock-") and p.name != timed}
 
 
 def content(file: Path) -> Any:

@@ -15,7 +15,7 @@ from splitstep.schemes import scheme
 from splitstep.shelf import SHELF
 from splitstep.studies.compare.arms import KNOWN, check_arms, fitted_arms, read_arms
 from splitstep.training import train
-from splitstep.training.networks import cost_of
+from splitstep.training.networks import build_model, cost_of
 
 SIZES = (
     "data.length=24", "model.layers=2", "model.width=32", "model.heads=4", "model.ffn=128", "train.steps=2",
@@ -107,8 +107,6 @@ def test_each_modification_changes_something_costs_the_same_and_sees_nothing(
     first, other = fitted_arms(read_arms(["lie", name], asked), asked, task)
     assert other.fit.cost == cost_of(other.entrant.recipe, task)
     assert other.fit.ratio == pytest.approx(1, abs=4 * TOLERANCE[asked.match])  # pyright: ignore[reportArgumentType]
-    from splitstep.training.networks import build_model
-
     model = build_model(other.entrant.recipe, task)
     assert leak_of(model, 24) is None
     ids = torch.randint(256, (1, 24), generator=torch.Generator().manual_seed(0))
@@ -141,6 +139,32 @@ def test_arms_get_the_first_ones_cost_once(recipe: Callable[..., Recipe], tmp_pa
     assert [one.entrant.recipe.train.steps for one in again] == [7] * 4
     assert [one.fit for one in again] == [one.fit for one in found]
     assert train(found[1].entrant.runs([0])[0].recipe, tmp_path / "run", quiet=True).cost == found[1].fit.cost
+
+
+SIZED = {
+    "a scheme first": (["lie model.width=64 model.tie_word_embeddings=false"], (64, 2, 4, False)),
+    "a config first": (["{small}:as-is"], (48, 3, 2, True)),
+}
+
+
+@pytest.mark.parametrize("case", SIZED)
+def test_networks_of_others_have_the_size_and_tying_of_the_first_arm(
+    case: str, recipe: Callable[..., Recipe], tmp_path: Path
+) -> None:
+    """The recipe's own are a width of 32, 2 layers, 4 heads and tied embeddings. An arm may set its own."""
+    small = write_config(
+        tmp_path, llama(hidden_size=48, num_hidden_layers=3, num_attention_heads=2, vocab_size=99), "s"
+    )
+    names, size = SIZED[case]
+    texts = [*(name.format(small=small) for name in names), write_config(tmp_path, llama()), write_block(tmp_path)]
+    asked = recipe("model.positions=rotary")
+    task = asked.load_task()
+    arms = fitted_arms(read_arms([*texts, f"{texts[1]} model.layers=1"], asked), asked, task)
+    others = [build_model(one.entrant.recipe, task).config for one in arms[1:]]
+    found = [(c.hidden_size, c.num_hidden_layers, c.num_attention_heads, c.tie_word_embeddings) for c in others]
+    assert found == [size, size, (size[0], 1, *size[2:])]
+    assert others[1].around.positions == "learned", "rotary positions are inside of attention"
+    assert [one.fit.ratio for one in arms] == pytest.approx([1.0] * 4, abs=0.02)
 
 
 def test_arms_that_see_the_future_are_refused(recipe: Callable[..., Recipe], tmp_path: Path) -> None:

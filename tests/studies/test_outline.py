@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,28 +13,32 @@ from inline import here
 from splitstep import cli
 from splitstep.experiments import running
 from splitstep.experiments.plan import Entrant
-from splitstep.experiments.running import Workplace
+from splitstep.experiments.running import Job, Workplace
 from splitstep.models.cost import Cost
 from splitstep.opening.fit import Fit
 from splitstep.options import TrainOptions
 from splitstep.recipe import Recipe, load_recipe, read_recipe
-from splitstep.studies.compare import precision
+from splitstep.studies.compare import planning, precision
 from splitstep.studies.compare.arms import Fitted
 from splitstep.studies.compare.asked import outlined, question_of
 from splitstep.studies.compare.campaign import Campaign, planned_stages
-from splitstep.studies.compare.design import AT, Design
-from splitstep.studies.compare.outline import Outline, totals
+from splitstep.studies.compare.design import MOST_SEEDS, Design
+from splitstep.studies.compare.outline import Outline, announced, totals
 from splitstep.studies.compare.pace import Pace, makespan
-from splitstep.studies.compare.planning import FILE, Choice, Question, plan_of, seconds_of
+from splitstep.studies.compare.planning import FILE, PILOTS, Choice, Question, measured, plan_of, seconds_of
 from splitstep.studies.compare.sizing import (
     SIZES,
     filled,
     more_seeds,
+    scaled,
+    sized,
     smaller_batches,
     steps_for,
     with_size,
+    within_text,
 )
 from splitstep.training import progress
+from splitstep.training.networks import cost_of
 from splitstep.training.progress import Progress, Running, RunsProgress
 
 PACE = Pace(once=3.0, step=0.05, evaluation=0.5, bytes=1000, tokens=2048, parameters=826_112, flops=10, figure=5.0)
@@ -90,7 +94,7 @@ def test_a_plan_has_all_runs_that_may_be_needed(text: Path) -> None:
     runs = list(itertools.chain(*stages))
     count = {(role, budget): sum((r.role, r.budget) == (role, budget) for r in runs)
              for role in ("", "tune", "null") for budget in (1.0, 3.0)}  # fmt: skip
-    assert count == {("", 1.0): 8, ("", 3.0): 8, ("tune", 1.0): 6, ("tune", 3.0): 4, ("null", 1.0): 0, ("null", 3.0): 4}
+    assert count == {("", 1.0): 8, ("", 3.0): 8, ("tune", 1.0): 8, ("tune", 3.0): 4, ("null", 1.0): 0, ("null", 3.0): 4}
 
 
 @pytest.mark.parametrize("minutes", [3.0, 6.0, 8.0])
@@ -118,8 +122,8 @@ def test_no_run_sees_more_tokens_than_the_text_has(budgets: tuple[float, ...], t
 
 def test_time_that_is_left_goes_into_seeds(text: Path, place: Workplace) -> None:
     short = question(text, 4.0)._replace(recipe=replace_steps(question(text).recipe, 440))
-    assert 5 < len(more_seeds(short, PACES, 2)) < AT[-1]
-    assert len(more_seeds(short._replace(minutes=1000.0), PACES, 2)) == AT[-1]
+    assert 5 < len(more_seeds(short, PACES, 2)) < MOST_SEEDS
+    assert len(more_seeds(short._replace(minutes=1000.0), PACES, 2)) == MOST_SEEDS
     assert len(more_seeds(short._replace(minutes=1.0), PACES, 2)) == 5
 
 
@@ -140,12 +144,82 @@ def test_a_plan_says_that_the_text_is_used_up(budgets: tuple[float, ...], text: 
     asked = filled(question(text, 5000.0, Design(budgets)), PACES, 2)
     steps = asked.recipe.train.steps
 
-    def said(steps: int) -> str:
-        less = asked._replace(recipe=replace_steps(asked.recipe, steps))
-        return dict(totals(plan_of("", Choice(less, PACES), place)))["text"]
+    def said(steps: int, seeds: int = MOST_SEEDS) -> str:
+        less = asked._replace(recipe=replace_steps(asked.recipe, steps), seeds=range(seeds))
+        return announced(plan_of("", Choice(less, PACES), place))
 
-    assert "used up" in said(steps)
+    longest = round(steps * budgets[-1])
+    assert said(steps).endswith(f"; with {longest} steps the text is used up, and more time would not help.")
+    assert said(steps, 5).endswith(f"; with {longest} steps the text is used up.")
     assert "used up" not in said(steps - 1)
+
+
+@pytest.mark.parametrize("network", [0.02, 0.05, 0.1])
+def test_ten_minutes_are_filled_by_a_megabyte_and_not_by_fifty_thousand_bytes(
+    network: float, tmp_path: Path, place: Workplace
+) -> None:
+    """With 4 x 128 at these seconds an update, and costs of a run that starts, as two cores have them."""
+    minutes = []
+    for size in (50_000, 1_000_000, 20_000_000):
+        (tmp_path / "text.txt").write_bytes(b"0123456789" * (size // 10))
+        asked, text = question(tmp_path / "text.txt", 9.5), size * 9 // 10
+        asked = asked._replace(recipe=smaller_batches(asked.recipe, text))
+        tokens = asked.recipe.train.batch * asked.recipe.options.length
+        own = PACE._replace(
+            once=1.0, step=network * tokens / 2048, evaluation=0.5 * min(1, size / 500_000), tokens=tokens
+        )
+        paces, before = {"lie": [own], "macaron": [own]}, cost_of(asked.recipe, asked.task).flops
+        asked = with_size(asked, paces, 2, text)
+        factor = cost_of(asked.recipe, asked.task).flops / before
+        paces = {name: [scaled(own, factor)] for name in paces}
+        minutes.append(plan_of("", Choice(filled(asked, paces, 2), paces), place).seconds / 60)
+    assert minutes[0] < 5
+    assert all(8 <= one <= 9.5 for one in minutes[1:]), minutes
+
+
+def test_what_was_typed_is_not_chosen(text: Path, place: Workplace) -> None:
+    asked = question(text, 3.0)
+    steps = filled(asked._replace(typed=frozenset({"train.steps"})), PACES, 2)
+    assert steps.recipe.train.steps == asked.recipe.train.steps
+    seeds = filled(asked._replace(seeds=range(3), typed=frozenset({"seeds"})), PACES, 2)
+    assert seeds.seeds == range(3)
+    assert seeds.recipe.train.steps != asked.recipe.train.steps
+    typed = frozenset({"model.width", "train.batch"})
+    assert sized(asked._replace(minutes=1.0, typed=typed), PACES, place)[0].recipe == asked.recipe
+    assert seeds.hash() != seeds._replace(typed=frozenset()).hash()
+
+
+def test_seeds_beside_looks_are_refused(text: Path, place: Workplace) -> None:
+    recipe = load_recipe("own-text", [f"data.path={text}"])
+    with pytest.raises(ValueError, match="--until decided has looks at 4 to 12 seeds of its own: leave --seeds out"):
+        question_of(recipe, ["lie", "macaron"], range(5), place, until="decided", typed=["seeds"])
+
+
+@pytest.mark.parametrize("typed", [(), ("train.steps",)])
+def test_budgets_stay_within_the_text_unless_steps_were_typed(typed: tuple[str, ...], text: Path) -> None:
+    """600 steps of 2,048 tokens are more than 900,000, and so are three times 147."""
+    asked = question(text, design=Design((1.0, 3.0)))._replace(minutes=None, typed=frozenset(typed))
+    assert within_text(asked, PACES).recipe.train.steps == (600 if typed else 146)
+    assert within_text(asked._replace(recipe=replace_steps(asked.recipe, 100)), PACES).recipe.train.steps == 100
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 7, 16])
+def test_updates_are_timed_with_all_processes_at_once(
+    workers: int, text: Path, place: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The short runs of two arms are shared evenly, so no process is idle before the last of them end."""
+    started = list[str]()
+
+    def run_jobs(jobs: Sequence[Job], *rest: object) -> Iterator[tuple[Job, Pace]]:
+        started.extend(job.folder for job in jobs)
+        return ((job, PACE) for job in jobs)
+
+    monkeypatch.setattr(planning, "run_jobs", run_jobs)
+    found = measured(question(text), place._replace(engine=f"local={workers}"))
+    assert len(started) == len(set(started)) == sum(map(len, found.values()))
+    assert len(started) % workers == 0
+    assert len(found["macaron"]) == 1
+    assert PILOTS <= len(found["lie"]) < PILOTS + workers
 
 
 def test_a_plan_is_made_once_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from scipy import stats
 from splitstep.experiments.ladder import leads
 from splitstep.experiments.looks import Looks, follow
 from splitstep.experiments.noise import Floor
-from splitstep.experiments.outlook import outlook, seeds_for
+from splitstep.experiments.outlook import outlook
 
 SPREAD = Floor(0.01, 0.006, 0.02, 8)
 DRAWS = 1500
@@ -54,17 +54,3 @@ def test_what_a_plan_detects_is_found_as_often_as_it_says(looks: Looks | None) -
         lead = leads(dict(enumerate((arm - size).tolist())), dict(enumerate(first.tolist())), higher=False)
         found += follow(lead, range(12), looks or Looks((12,))).word == "ahead"
     assert found / DRAWS == pytest.approx(0.8, abs=0.05)
-
-
-@pytest.mark.parametrize("many", [1, 14])
-@pytest.mark.parametrize("size", [0.1, 0.02, 0.01, 0.003])
-def test_the_seeds_that_a_difference_needs_are_the_fewest(size: float, many: int) -> None:
-    found = seeds_for(SPREAD, size, many)
-    assert found == next(n for n in range(3, 400) if power_of(size, n, many) >= 0.8)
-
-
-def test_a_difference_that_needs_too_many_seeds_has_no_number() -> None:
-    assert seeds_for(SPREAD, 1e-6, 1) is None
-    assert seeds_for(SPREAD, 3e-4, 1) == pytest.approx(
-        (0.01 / 3e-4 * (stats.norm.isf(0.025) + stats.norm.ppf(0.8))) ** 2, rel=1e-3
-    )

@@ -8,7 +8,8 @@ from splitstep.experiments.noise import Floor
 from splitstep.experiments.outlook import Outlook
 from splitstep.experiments.statistics import Estimate
 from splitstep.report.charts import Axis, Forest, LineChart
-from splitstep.studies.compare.lead_charts import against_budget, arms_table, forest
+from splitstep.report.tables import Table
+from splitstep.studies.compare.lead_charts import against_budget, forest, lead_record
 from splitstep.studies.compare.sentence import NATS, Finding, Unit, compared_in_words
 
 AHEAD = Decision("ahead", Estimate(0.021, 0.012, 0.030, 8), 8)
@@ -32,12 +33,12 @@ def said(*arms: Finding, margin: float | None = None, detects: Outlook | None = 
 
 def test_the_sentences_of_the_guide() -> None:
     trend = moved("fades", 0.040, 0.030, 0.021)
-    assert compared_in_words(LIE, [Finding("macaron", AHEAD, FLOORS, trend)], EIGHT) == (
+    assert compared_in_words(LIE, [Finding("macaron", AHEAD, FLOORS, trend)], EIGHT)[:2] == (
         "settled",
         "macaron is ahead of lie by 0.021 nats [0.012, 0.030], 3 noise floors; "
         "the lead fades with the budget (0.040, 0.030, 0.021).",
     )
-    assert compared_in_words(LIE, [Finding("macaron", OPEN)], EIGHT) == (
+    assert compared_in_words(LIE, [Finding("macaron", OPEN)], EIGHT)[:2] == (
         "open",
         "No significant difference; eight seeds detect one of 0.010 nats with 80% power.",
     )
@@ -121,7 +122,7 @@ def few(n: int, word: Word = "open") -> Finding:
     (3, "Three seeds are too few for the first look, or show no spread."),
 ])  # fmt: skip
 def test_too_few_seeds_are_told(n: int, text: str) -> None:
-    assert compared_in_words(LIE, [few(n)], None) == ("too few", text)
+    assert compared_in_words(LIE, [few(n)], None)[:2] == ("too few", text)
 
 
 def test_points_and_large_numbers_of_seeds() -> None:
@@ -135,7 +136,7 @@ def test_the_charts_have_the_figures_of_the_sentence() -> None:
     floor, trend = Floor(0.007, 0.005, 0.014, 8), moved("fades", 0.040, 0.030, 0.021)
     trend = trend._replace(means=tuple(one._replace(low=one.mean - 0.01, high=one.mean + 0.01) for one in trend.means))
     arms = [Finding("macaron", AHEAD, FLOORS, trend), Finding("mine", few(2).decision), few(0)]
-    drawn, table, _ = forest("lie", arms, floor)
+    drawn, table = forest("lie", arms, floor)
     assert isinstance(drawn, Forest)
     assert [tuple(bar) for bar in drawn.bars] == [
         ("macaron", 0.021, 0.012, 0.030, pytest.approx(floor.band(8))), ("mine", 0.1, None, None, floor.band(2))
@@ -167,17 +168,18 @@ def test_of_many_arms_the_sentence_leaves_trends_and_tokens_to_the_table() -> No
 def test_the_table_has_what_is_known_of_each_arm() -> None:
     lost = Multiplier({}, None, "tokens", "a run diverged with seed 3")
     saved = Multiplier({}, Estimate(1.7, 1.4, 2.06, 8), "FLOPs")
-    records = arms_table("lie", [
-        Finding("macaron", AHEAD, FLOORS, moved("fades", 0.040, 0.020), saved, cost=1.333),
-        Finding("mine", OPEN, None, moved("moves", 0.02, 0.0), lost, cost=1.004),
+    records = Table.of([lead_record("lie", one, NATS) for one in (
+        None,
+        Finding("macaron", AHEAD, FLOORS, moved("fades", 0.040, 0.020), saved),
+        Finding("mine", OPEN, None, moved("moves", 0.02, 0.0), lost),
         Finding("rms", BEHIND, None, moved("grows", -0.02, -0.04)),
         Finding("post", INSIDE, None, moved("holds", 0.002, 0.002)),
-    ], NATS).records()  # fmt: skip
+    )]).records()  # fmt: skip
     assert [list(one.values()) for one in records] == [
-        ["macaron", "ahead, +3.0 [+1.5, +6.0]", "macaron's lead fades, -0.020 [-0.040, -0.010]",
-         "1.70 [1.40, 2.06], FLOPs", "1.33 times"],
-        ["mine", "open", "moves towards lie, -0.020 [-0.040, -0.010]", "none, a run diverged with seed 3", ""],
-        ["rms", "behind", "lie's lead grows, -0.020 [-0.040, -0.010]", "", ""],
-        ["post", "inside", "holds, +0.000 [+0.000, +0.000]", "", ""],
-    ]  # fmt: skip
-    assert list(records[0])[1] == "beside lie, noise floors [95%]"
+        ["", "", ""],
+        ["ahead, +3.0 [+1.5, +6.0]", "macaron's lead fades, -0.020 [-0.040, -0.010]", "1.70 [1.40, 2.06], FLOPs"],
+        ["open", "moves towards lie, -0.020 [-0.040, -0.010]", "none, a run diverged with seed 3"],
+        ["behind", "lie's lead grows, -0.020 [-0.040, -0.010]", ""],
+        ["inside", "holds, +0.000 [+0.000, +0.000]", ""],
+    ]
+    assert next(iter(records[0])) == "decided, noise floors [95%]"

@@ -59,10 +59,11 @@ def compare_entrants(
     *,
     sweep: Sequence[Setting] = (),
     design: Design | None = None,
+    changed: Mapping[str, tuple[str, ...]] | None = None,
     seconds: Callable[[Planned], float] | None = None,
 ) -> Comparison:
-    """Train all entrants and compare them with the first. A design belongs to arms that are named alone; `seconds` is
-    how long a run takes by its plan."""
+    """Train all entrants and compare them with the first. A design belongs to arms that are named alone, as does what
+    was `changed` in configs of others; `seconds` is how long a run takes by its plan."""
     task = recipe.load_task(place.data)  # here a missing file is reported once, and caches are made before workers
     metric = task.metric if design is None else compared_metric(task.metric)
 
@@ -85,6 +86,7 @@ def compare_entrants(
         made=made_by_runs(recipe.document(), task.describe(), place.engine),
         tests=on_test_sets(systems_of(rows, campaign, place.data)) if isinstance(task, Translation) else (),
         design=design,
+        changed=dict(changed or {}),
     )
 
 

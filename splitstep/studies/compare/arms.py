@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ...experiments.plan import ARMS, Assignments, Entrant, check_names, recipe_of
 from ...models.cost import Cost
 from ...opening.fit import Fit, fitted
-from ...opening.others import check_network
+from ...opening.others import check_network, size_of
 from ...recipe import Recipe, read_assignments
 from ...schemes import SCHEMES, scheme
 from ...shelf import SHELF, Modification
@@ -129,14 +129,23 @@ KNOWN: dict[str, tuple[Recipe, Fit]] = {}  # what was fitted, by what it depends
 
 
 def fitted_arms(arms: Sequence[Arm], recipe: Recipe, task: Task) -> list[Fitted]:
-    """All arms at the cost of the first."""
+    """All arms at the cost of the first; networks of others also have its size, where they set none themselves."""
     first, *others = (recipe_of(recipe, one.name, one.entries) for one in arms)
-    goal = cost_of(first, task)
+    goal, size = cost_of(first, task), size_of(first, task).items() - size_of(recipe, task).items()
+    others = [
+        one.changed({**dict(size), **set_by(arm)}) if one.source else one
+        for arm, one in zip(arms[1:], others, strict=True)
+    ]
     sized = [(first, Fit(None, goal, 1.0)), *(fitted_once(one, goal, task) for one in others)]
     return [
         Fitted(Entrant(new, folder_of(arm.name), arm.name, alone=True), fit)
         for arm, (new, fit) in zip(arms, sized, strict=True)
     ]
+
+
+def set_by(arm: Arm) -> Assignments:
+    """The entries of the model that an arm sets itself."""
+    return {key: value for key, value in arm.entries.items() if key.startswith("model.")}
 
 
 def fitted_once(recipe: Recipe, goal: Cost, task: Task) -> tuple[Recipe, Fit]:

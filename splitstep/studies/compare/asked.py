@@ -1,11 +1,9 @@
 """What `compare` is asked for when arms are named alone: own text, arms, a design and a plan."""
 
-from __future__ import annotations
-
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ...experiments.plan import check_seeds
 from ...experiments.running import Workplace
@@ -18,11 +16,11 @@ from ...training.processes import this_world
 from . import compare_entrants
 from .arms import Fitted, Own, check_arms, fitted_arms, read_arms
 from .design import AT, Design
-from .outline import Outline
+from .outline import Outline, announced
 from .planning import FILE, Choice, Question, measured, plan_of, stored
 from .precision import with_precision
 from .result import Comparison
-from .sizing import filled, sized
+from .sizing import filled, sized, within_text
 
 
 def compare_arms(question: Question, place: Workplace) -> Comparison:
@@ -32,12 +30,14 @@ def compare_arms(question: Question, place: Workplace) -> Comparison:
         check_bytes(one.fit.cost.parameters, this_world().memory)
     check_arms(arms, question.task)
     plan = outlined(question, place)
-    if not place.quiet and plan.verdict is not None:
-        print(plan.verdict.sentence, file=sys.stderr, flush=True)
+    if not place.quiet:
+        print(announced(plan), file=sys.stderr, flush=True)
     recipe = read_recipe(plan.recipe, "the plan")
+    changed = {one.name: one.remarks for one in plan.arms if one.remarks}
     return compare_entrants(
-        recipe, question.entrants(recipe), plan.seeds, place, design=question.design, seconds=plan.seconds_of
-    )
+        recipe, question.entrants(recipe), plan.seeds, place, design=question.design, changed=changed,
+        seconds=plan.seconds_of,
+    )  # fmt: skip
 
 
 def outlined(question: Question, place: Workplace) -> Outline:
@@ -57,7 +57,7 @@ def chosen(question: Question, place: Workplace) -> Choice:
     begun, minutes = time.monotonic(), question.minutes
     paces = measured(question, place)
     if minutes is None:
-        return with_precision(question, paces, place)
+        return with_precision(within_text(question, paces), paces, place)
     found = with_precision(*sized(question, paces, place), place)
     left = max(minutes / 2, minutes - (time.monotonic() - begun) / 60)
     asked = found.question._replace(minutes=left)
@@ -77,13 +77,16 @@ def question_of(
     until: str | None = None,
     margin: float | None = None,
     minutes: float | None = None,
+    typed: Collection[str] = (),
 ) -> Question:
-    """What is asked, checked."""
+    """What is asked, checked. `typed`: entries of the recipe, and "seeds", that were typed, so nobody chooses them."""
     if minutes is not None and not 0 < minutes < math.inf:
         raise ValueError(f"--minutes {minutes:g}: give a time above 0, such as --minutes 10")
     if tune and tune < 2:
         raise ValueError(f"--tune {tune}: try at least 2 learning rates, such as --tune 3")
     design = Design(tuple(budgets), rates_around(recipe.train.lr, tune), null, until == "decided", margin)
+    if design.until_decided and "seeds" in typed:
+        raise ValueError(f"--until decided has looks at 4 to {AT[-1]} seeds of its own: leave --seeds out")
     if design.until_decided:
         seeds = range(seeds[0], seeds[0] + AT[-1])
     check_seeds(seeds)
@@ -93,7 +96,7 @@ def question_of(
     def fitted(one: Recipe) -> list[Fitted]:
         return fitted_arms(read_arms(names, one, own), one, task)
 
-    return Question(recipe, fitted, task, seeds, design, minutes)
+    return Question(recipe, fitted, task, seeds, design, minutes, frozenset(typed))
 
 
 def rates_around(rate: float, count: int) -> tuple[float, ...]:

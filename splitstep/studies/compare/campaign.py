@@ -2,8 +2,6 @@
 seeds follow for the arms that are open, if the comparison is to go on until they are decided.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,8 +18,9 @@ Settings = Mapping[str, Sequence[Setting]]  # those that an arm is trained at
 
 
 def planned_stages(entrants: Sequence[Entrant], seeds: Sequence[int], design: Design) -> list[list[Planned]]:
-    """All runs that a comparison may need, stage by stage. A run that chooses a rate takes as long at any."""
-    counts = [len(design.rates), *[2] * (len(design.budgets) - 1)] if design.rates else []
+    """All runs that a comparison may need, stage by stage. A run that chooses a rate takes as long at any; one rate is
+    counted that a best one at the end of those tried adds."""
+    counts = [len(design.rates) + 1, *[2] * (len(design.budgets) - 1)] if design.rates else []
     stages = [
         [run for one in entrants for run in one.runs([seeds[0] + TUNING], (), budget, "tune") * count]
         for budget, count in zip(design.budgets, counts, strict=False)

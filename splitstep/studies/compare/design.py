@@ -13,6 +13,7 @@ from ...tasks.measures import BITS_PER_BYTE, PERPLEXITY, Metric
 TUNING = 10_000  # how far seeds for tuning are from those of the verdict
 NATS = Metric("loss", False, "{:.3f}", "loss in nats", 0.0)
 AT = (4, 6, 8, 10, 12)  # numbers of seeds at which a comparison looks, until it is decided
+MOST_SEEDS = 40  # that a time is filled with, if the text is used up
 
 
 @dataclass(frozen=True)

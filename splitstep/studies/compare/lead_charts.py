@@ -1,26 +1,24 @@
-"""Leads as charts and a table: beside the noise floor, against the budget, and what else is known of each arm."""
+"""Leads as charts and cells: beside the noise floor, against the budget, and what else is known of each arm."""
 
 from collections.abc import Sequence
 
-from ...experiments.ladder import EQUAL_COST
 from ...experiments.noise import Floor
 from ...experiments.statistics import Estimate
 from ...report.charts import Axis, Bar, Forest, Line, LineChart
-from ...report.document import Part, folded
+from ...report.document import Part
 from ...report.forest import forest_table
-from ...report.tables import Column, Table
+from ...report.tables import Column, Record
 from .sentence import NATS, Finding, Unit
 
 
 def forest(first: str, arms: Sequence[Finding], floor: Floor | None, unit: Unit = NATS) -> list[Part]:
-    """The lead of each arm with its interval, for pages, and in characters for the terminal and Markdown; then what
-    else is known of the arms."""
+    """The lead of each arm with its interval, for pages, and in characters for the terminal and Markdown."""
     bars = [
         bar(one.arm, lead, unit, floor.band(lead.n) if floor else 0.0) for one in arms if (lead := one.decision.lead)
     ]
     x = Axis(f"lead over {first}, {unit.name}", signed(unit))
     drawn = Forest(f"Lead over {first}", x, bars, "mean [95% interval]", "chart-leads", note(first, floor, unit))
-    return [drawn, forest_table(drawn, "leads"), *folded([arms_table(first, arms, unit)])] if bars else []
+    return [drawn, forest_table(drawn, "leads")] if bars else []
 
 
 def bar(name: str, found: Estimate, unit: Unit, band: float = 0.0) -> Bar:
@@ -29,23 +27,15 @@ def bar(name: str, found: Estimate, unit: Unit, band: float = 0.0) -> Bar:
     return Bar(name, unit.scale * found.mean, low, high, unit.scale * band)
 
 
-def arms_table(first: str, arms: Sequence[Finding], unit: Unit) -> Table:
-    """What is decided of each arm, its lead in noise floors, what the budget changes, and the tokens that it saves."""
-    records = [
-        {
-            Column("arm", text=True): one.arm,
-            Column((f"beside {first}", "noise floors [95%]"), text=True): (
-                one.decision.word,
-                *cell(one.floors, "{:+.1f}"),
-            ),
-            Column(("with the budget", f"{unit.name} per tripling [95%]"), text=True): moving(first, one, unit),
-            Column(("multiplier [95%]",), text=True): saved(one),
-            Column("FLOPs/token"): "" if abs(one.cost - 1) < EQUAL_COST else f"{one.cost:.3g} times",
-        }
-        for one in arms
-    ]
-    notes = ["Multiplier: how many times as much the worse arm takes for its loss."] if any(map(saved, arms)) else []
-    return Table.of(records, "Arms", notes, name="arms")
+def lead_record(first: str, one: Finding | None, unit: Unit) -> Record:
+    """What is decided of an arm with its lead in noise floors, what the budget changes, and the tokens that it saves;
+    nothing of the first one."""
+    known = one is not None
+    return {
+        Column(("decided", "noise floors [95%]"), below=True): standing(one) if known else "",
+        Column(("with the budget", "per tripling [95%]"), text=True): moving(first, one, unit) if known else "",
+        Column("multiplier [95%]", text=True, below=True): saved(one) if known else "",
+    }
 
 
 def signed(unit: Unit) -> str:

@@ -10,7 +10,6 @@ from ...experiments.plan import Planned
 from ...report.document import Document, Verdict
 from ...report.result import Report
 from ...report.tables import EVERYWHERE, Column, Pairs, Record, Table
-from ...support.typed import plain
 from ...support.words import counted, duration
 from ...tasks.measures import Metric
 from .design import MOST_SEEDS
@@ -51,10 +50,6 @@ class Outline(Report):
     def seconds_of(self, run: Planned) -> float:
         """How long a run takes."""
         return next(one.pace.seconds(run.recipe.train) for one in self.arms if one.name == run.arm)
-
-    def json(self) -> dict[str, Any]:
-        """The plan as JSON values."""
-        return plain(self)
 
     def document(self) -> Document:
         """What the plan says."""

@@ -2,8 +2,6 @@
 follow from these.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -30,7 +28,7 @@ from .outline import Arm, Outline
 from .pace import LONG, SHORT, Pace, makespan, pace_of
 
 FILE = "plan.json"
-PILOTS = 4  # short runs of the first arm: before the comparison, their spread is all that is known of the noise
+PILOTS = 4  # short runs of the first arm at least: before the comparison, their spread is all that is known of noise
 START = 6.0  # seconds of each stage until workers have begun, or for the page at the end
 
 
@@ -44,6 +42,7 @@ class Question(NamedTuple):
     seeds: Sequence[int]
     design: Design
     minutes: float | None = None
+    typed: frozenset[str] = frozenset()  # entries of the recipe, and "seeds", that were typed, so they stay
 
     def entrants(self, recipe: Recipe) -> list[Entrant]:
         """The arms of a recipe."""
@@ -52,7 +51,8 @@ class Question(NamedTuple):
     def hash(self) -> str:
         """A hash of all of it."""
         arms = [(one.arm, one.recipe.document()) for one in self.entrants(self.recipe)]
-        parts = plain([self.recipe.document(), arms, list(self.seeds), self.design, self.minutes])
+        own = self.recipe.document(), arms, list(self.seeds), self.design, self.minutes, *sorted(self.typed)
+        parts = plain(own)
         return hashlib.sha256(json_text(parts).encode()).hexdigest()
 
 
@@ -77,14 +77,16 @@ class Choice(NamedTuple):
 
 def measured(question: Question, place: Workplace) -> Paces:
     """The paces of all arms. The first one has several seeds, so workers are busy and its spread is seen."""
-    return timed(question, question.entrants(question.recipe), PILOTS, place)
+    return timed(question, question.entrants(question.recipe), place, PILOTS)
 
 
-def timed(question: Question, entrants: Sequence[Entrant], pilots: int, place: Workplace) -> Paces:
-    """The paces of these arms; of the first one those of so many seeds, the last of which may run alone."""
-    start = question.seeds[0] + TUNING
+def timed(question: Question, entrants: Sequence[Entrant], place: Workplace, pilots: int = 1) -> Paces:
+    """The paces of these arms; of the first one those of so many seeds at least, and of as many more as keep all
+    workers busy to the end."""
+    start, workers = question.seeds[0] + TUNING, workers_of(place.engine)
+    more = pilots - 1 + -(len(entrants) + pilots - 1) % workers
     runs = [run for one in entrants for run in one.runs([start])]
-    runs += [run for one in entrants[:1] for run in one.runs(range(start + 1, start + pilots))]
+    runs += [run for one in entrants[:1] for run in one.runs(range(start + 1, start + 1 + more))]
     jobs = [Job(run.folder, SHORT + LONG, pace_of, (run.recipe, place.data)) for run in runs]
     arms, found = {run.folder: run.arm for run in runs}, dict[str, list[Pace]]()
     precision = question.recipe.train.precision

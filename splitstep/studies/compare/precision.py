@@ -1,14 +1,11 @@
 """The precision of a comparison whose recipe leaves it open, where the processor multiplies in bfloat16 itself."""
 
-from __future__ import annotations
-
 from itertools import cycle
 from statistics import fmean
 
 from ...experiments.running import Workplace
-from ...jobs import workers_of
 from ...training.update import native_bfloat16
-from .planning import PILOTS, Choice, Paces, Question, timed
+from .planning import Choice, Paces, Question, timed
 
 FASTER = 1.2  # times as fast as in float32, from which on bfloat16 is taken
 
@@ -19,14 +16,13 @@ def with_precision(question: Question, paces: Paces, place: Workplace) -> Choice
         return Choice(question, paces)
     half = question._replace(recipe=question.recipe.changed({"train.precision": "bfloat16"}))
     first, *others = half.entrants(half.recipe)
-    pilots = min(PILOTS, workers_of(place.engine))
-    found = timed(half, [first], pilots, place)
+    found = timed(half, [first], place)
     faster = fmean(one.step for one in paces[first.arm]) / fmean(one.step for one in found[first.arm])
     if faster < FASTER:
         return Choice(question, paces, faster)
     halves = zip(paces[first.arm], cycle(found[first.arm]), strict=False)
     own = {first.arm: [new._replace(figure=old.figure) for old, new in halves]}
-    return Choice(half, {**own, **timed(half, others, pilots, place)}, faster)
+    return Choice(half, {**own, **timed(half, others, place)}, faster)
 
 
 def is_open(question: Question, place: Workplace) -> bool:

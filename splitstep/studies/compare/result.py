@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, Protocol
 
 from ...experiments.experiment import Observation, Setting, sample
@@ -98,6 +98,9 @@ class Comparison(Result):
     made: Inlined[Provenance]
     tests: tuple[OnTestSet, ...] = ()  # for tasks whose models write text, such as translation
     design: Design | None = None  # of arms that are named alone
+    changed: dict[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # in configs of others, by arm, and their dropouts
 
     def __post_init__(self) -> None:
         check_sense(self)

@@ -17,8 +17,9 @@ from ...support.words import counted
 from ...tasks.measures import title_of
 from ...tasks.pairs.translation import EXACT_MATCH
 from ...training.result import Kept, Shape
+from .lead_charts import lead_record
 from .result import Comparison, Named, OnTestSet, Row, ScoreEstimate, lacking, row_name, rows_of
-from .standing import findings
+from .standing import findings, unit_of
 
 TASK, SCHEME = Column("task", text=True, grouped=True), Column("scheme", text=True)
 AGAINST = Column(("against the first", "[95%]"))
@@ -90,21 +91,25 @@ def scheme_cell(row: Row) -> tuple[str, ...]:
 
 def main_table(blocks: Sequence[Block]) -> Table:
     """The test metric of each row, its difference to the first row's, and what the row cost."""
-    records = [record for block in blocks for record in main_records(block)]
-    title = "Figures" if any(block.result.design for block in blocks) else ""
+    designed = any(block.result.design for block in blocks)
+    records = [record for block in blocks for record in main_records(block, designed)]
+    title = "Figures" if designed else ""
     return Table.of(records, title, list(dict.fromkeys(reading_note(block.result) for block in blocks)))
 
 
-def main_records(block: Block) -> list[Record]:
-    """The rows of one comparison; arms that are named alone have the differences of the verdict."""
-    known = findings(block.result)[1:] if block.result.design else []
-    leads = {one.arm: one.decision.lead for one in known}
+def main_records(block: Block, designed: bool) -> list[Record]:
+    """The rows of one comparison; arms that are named alone have the differences of the verdict, and what else it
+    says of them, if some comparison of the table is `designed`."""
+    known = {one.arm: one for one in findings(block.result)[1:]} if block.result.design else {}
+    leads = {arm: one.decision.lead for arm, one in known.items()}
     if not block.result.metric.higher_is_better:
         leads = {arm: lead and lead.turned for arm, lead in leads.items()}
-    return [main_record(block, row, leads.get(row.arm, row.difference)) for row in block.rows]
+    first, unit = block.rows[0].name, unit_of(block.result.metric)
+    more = {row.name: lead_record(first, known.get(row.arm), unit) if designed else {} for row in block.rows}
+    return [main_record(block, row, leads.get(row.arm, row.difference), more[row.name]) for row in block.rows]
 
 
-def main_record(block: Block, row: Row, difference: Estimate | None) -> Record:
+def main_record(block: Block, row: Row, difference: Estimate | None, more: Record) -> Record:
     """A row of the main table."""
     form, title, rate = block.result.metric.format, title_of(block.result.metric), row.tokens_per_second
     return {
@@ -113,6 +118,7 @@ def main_record(block: Block, row: Row, difference: Estimate | None) -> Record:
         SCHEME: scheme_cell(row),
         Column(("test" if block.name else f"{title}, test", "[95%]")): estimated(row.test, form),
         AGAINST: "" if row is block.rows[0] else difference_of(difference, form),
+        **more,
         Column("valid", detail=NOT_IN_MARKDOWN): "-" if row.valid is None else form.format(row.valid.mean),
         Column("parameters"): f"{row.cost.parameters:,}",
         Column("FLOPs/token", below=True): f"{row.cost.flops:,}",
@@ -129,6 +135,8 @@ def reading_note(result: Comparison) -> str:
     kept = averaged if options.get("keep") == "average" else "the weights of its best validation step"
     others = len(result.rows) - 1
     joint = " and hold for all arms at once" if result.design and others > 1 else ""
+    if result.design and len(result.design.budgets) > 1:
+        joint += "; multiplier: how many times as much the worse arm takes for its loss"
     what = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "nothing"}[result.match]
     return (
         f"{title_of(result.metric)}: {better} is better; mean over {counted(len(result.seeds), 'seed')}, each with "
@@ -248,14 +256,15 @@ def loss_cells(block: Block, row: Row) -> Iterator[Cell]:
 def matched_table(result: Comparison) -> Table:
     """Shapes and costs, and how far each scheme is from the reference."""
     heads = ("layers", "step", "width", "feed-forward", "body parameters", "FLOPs/token", "against the reference")
+    columns = [SCHEME, *map(Column, heads), Column("changed, and its dropouts", text=True)]
     rows = [
         [scheme_cell(row)[0], str(row.shape.layers), f"{row.shape.step:g}", str(row.shape.width),
          widths(row.scheme, row.shape), f"{row.cost.body:,}", f"{row.cost.flops:,}",
-         "-" if row.matched is None else f"{row.matched.difference:+.3%}"]
+         "-" if row.matched is None else f"{row.matched.difference:+.3%}", result.changed.get(row.arm, "")]
         for row in result.rows
     ]  # fmt: skip
     note = f"{MATCHED[result.match]} The reference is {label(result.reference)}, in the shape of the recipe."
-    return Table([SCHEME, *map(Column, heads)], rows, "What was matched", [note], ON_PAGES)
+    return Table(columns, rows, "What was matched", [note], ON_PAGES)
 
 
 def runs_table(result: Comparison) -> Table:
