@@ -379,5 +379,5 @@ def _forest(chart: kinds.Forest) -> Plot:
         point = dot(along.at(bar.value), middle, 0 if kinds.beside_zero(bar) else MUTED)
         dots += [named(bar, (i + 0.06) / rows), *whisker(bar, along, middle), point]
         tips.append(Tip(along.at(bar.value), middle, subtitle(bar.name, chart.reads), about))
-    titles, height = (chart.x.title, ""), f"{2.6 * rows + 0.5}rem"
+    titles, height = (chart.x.title, ""), f"{max(2.6 * rows + 0.5, 5.0)}rem"
     return Plot(chart.title, chart.name, marks(along), [], titles, svg, dots, tips, (), height=height, note=chart.note)

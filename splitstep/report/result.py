@@ -10,6 +10,7 @@ from math import ceil
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from ..support.typed import plain
 from . import charts as kinds
 from .charts import Axis, Chart
 from .document import Document, Verdict
@@ -30,9 +31,9 @@ GUIDE = {"color": "grey", "linestyle": "--"}  # of guide lines and of null model
 class Report(ABC):
     """JSON values and a document; the rest is made of these."""
 
-    @abstractmethod
     def json(self) -> dict[str, Any]:
         """The result as JSON values."""
+        return plain(self)
 
     @abstractmethod
     def document(self) -> Document:

@@ -1,11 +1,13 @@
 """The pictures of README and of the gallery: the first screen of real pages, as a browser shows them.
 
-python tests/helpers/screenshots.py          # writes docs/pictures/*.png from results/; needs Chromium
+python tests/helpers/screenshots.py          # writes docs/pictures/*.png and pages.json from results/; needs Chromium
 python tests/helpers/screenshots.py --look build/looked    # whole pages at 390, 768 and 1280, to be looked at
 """
 
 import argparse
 import io
+import json
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,14 @@ from splitstep.doors.lists import report
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
+SHOWN = PICTURES / "pages.json"  # by the name of the picture: the SHA-256 of the page that it shows
 PAGES = {  # by the name of the picture: the folder under results/
     "compare": "pretrain/mlm", "inspect": "inspect/smollm2", "orders": "schemes", "approximate": "approximate/product",
     "distil": "distil/pair_e", "ablate": "pde/mnist",
 }  # fmt: skip
 WIDTHS = (390, 768, 1280)
-SCREEN = (900, 640)  # of a picture
-COLOURS = 128  # enough for pages, which have few, and half of the bytes
+SCREEN = (900, 760)  # of a picture
+COLOURS = 256  # enough for pages, which have few
 
 
 def report_page(name: str, out: Path) -> Path:
@@ -31,6 +34,15 @@ def report_page(name: str, out: Path) -> Path:
     assert not isinstance(made, str)
     assert made.page is not None
     return made.page
+
+
+def shown(work: Path) -> dict[str, Path]:
+    """What each picture shows."""
+    return {name: report_page(name, work) for name in PAGES} | {"particles": ROOT / "docs" / "particles.svg"}
+
+
+def hashes(files: dict[str, Path]) -> dict[str, str]:
+    return {name: sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
 
 
 def picture(browser: Any, file: Path) -> bytes:
@@ -51,10 +63,11 @@ def picture(browser: Any, file: Path) -> bytes:
 def take(out: Path, work: Path) -> None:
     """Write all pictures."""
     out.mkdir(parents=True, exist_ok=True)
-    files = {name: report_page(name, work) for name in PAGES} | {"particles": ROOT / "docs" / "particles.svg"}
+    files = shown(work)
     with chromium() as browser:
         for name, file in files.items():
             (out / f"{name}.png").write_bytes(picture(browser, file))
+    (out / SHOWN.name).write_text(json.dumps(hashes(files), indent=2) + "\n")
 
 
 def look(out: Path) -> None:
