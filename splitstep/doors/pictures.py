@@ -52,7 +52,7 @@ def trajectory(
     Args:
         model: A run, a model's folder, a GGUF file, a model's name on the Hub, or a model that is open.
         text: One text or several. Default: a text of the package.
-        tokens: Each text is cut after so many tokens, at most 128.
+        tokens: Each text is truncated after this number of tokens, at most 128.
         tokenizer: The tokenizer of a model that is open.
 
     Returns:

@@ -234,7 +234,10 @@ REFUSED: dict[str, tuple[str, str]] = {
     "HrmTextForCausalLM": ("do not follow one another", "two stacks take turns, and each adds to the other's state"),
     "LukeForMaskedLM": ("hand on more than their state", "words and entities are two states that change each other"),
     "LxmertModel": ("hand on more than their state", "words and images are two states that change each other"),
-    "PatchTSMixerForPrediction": ("its states are not", "channels and patches are not to be told from the width"),
+    "PatchTSMixerForPrediction": (
+        "its states are not",
+        "its channels and patches cannot be distinguished from the width",
+    ),
     "PixtralVisionModel": ("its states are not", "the patches of all images are one list"),
     "ReformerModelWithLMHead": (r"the state changes by \d+\.\d% between", "its blocks change two streams in turn"),
     "XLMWithLMHeadModel": ("do not follow one another", "its blocks are lists of parts, which are no modules"),
