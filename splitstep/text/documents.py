@@ -1,5 +1,6 @@
 """Documents from text files, folders, JSON lines and tables, read in parts of bounded size; and English that every
-machine has: the docstrings of Python's standard library, one document a module."""
+machine has: the docstrings of Python's standard library, one document a module. Parquet files and folders that Hugging
+Face datasets has written are read with pyarrow alone."""
 
 import ast
 import hashlib
@@ -9,19 +10,20 @@ import sysconfig
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from ..support.documents import json_lines, not_utf8
-from .arrow import FIELD, dataset_files, is_dataset, read_arrow, read_parquet
+from ..support.documents import json_lines, not_utf8, read_json, readable
 from .files import OPENERS, damaged, find_own, kind_of
 
 Boundary = Literal["file", "blank", "line"]
+FIELD = "text"  # the column or field that holds a document
+STATE = "state.json"  # names the files of a dataset; others in its folder are datasets' own cache
+AT_ONCE = 1024  # rows of a table
 PART = 1 << 20  # characters that are in memory at once; longer documents come in parts
 BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError)  # from packed files that are cut or damaged
 TEXTS = ("", ".md", ".rst", ".text", ".txt")  # the suffixes that are read in a folder, also with .gz and .xz after them
 ROWS = (".jsonl", ".ndjson", ".parquet")
 NOT_TEXT = (".json", ".csv", ".tsv")  # their commas and brackets would be learnt as text
-TABLES = {".parquet": read_parquet, ".arrow": read_arrow}
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # Tests and their data, what is installed beside the library, generated help text, and programs rather than library.
 LEFT_OUT = {"test", "tests", "idlelib", "site-packages", "dist-packages", "pydoc_data", "turtledemo", "__pycache__"}
@@ -80,22 +82,13 @@ def read_parts(files: Iterable[Path], boundary: Boundary) -> Iterator[Chunk]:
     """The documents of files, part by part. A row of JSON lines or of a table is a document; in text, `boundary` says
     where one ends: with the file, at blank lines or with the line. Documents without text are left out."""
     for file in files:
-        texts = rows_of(file)
-        if texts is not None:
-            yield from (part for text in texts for part in parts_of(text))
+        if read := ROW_READERS.get(kind_of(file)):
+            yield from (part for text in read(file) for part in parts_of(text))
         elif boundary == "file":
             yield from blocks_of(file)
         else:
             split = lines_of(file) if boundary == "line" else paragraphs_of(file)
             yield from (part for text in split for part in parts_of(text))
-
-
-def rows_of(file: Path) -> Iterator[str] | None:
-    """The texts of a file with one document a row; None if it is plain text."""
-    kind = kind_of(file)
-    if kind in TABLES:
-        return TABLES[kind](file)
-    return read_json_lines(file) if kind in ROWS else None
 
 
 def parts_of(text: str) -> Iterator[Chunk]:
@@ -222,13 +215,98 @@ def library_hash() -> str:
 
 
 def read_docstrings() -> Iterator[Chunk]:
-    """The docstrings of each module, joined."""
+    """The docstrings of each module in their order, with blank lines between them."""
     for path in library():
-        yield from parts_of(docstrings_of(path.read_bytes()))
+        nodes = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, DOCUMENTED)]
+        nodes.sort(key=lambda node: getattr(node, "lineno", 0))
+        yield from parts_of("\n\n".join(filter(None, map(ast.get_docstring, nodes))))
 
 
-def docstrings_of(source: bytes) -> str:
-    """The docstrings of one module in their order, with blank lines between them."""
-    nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, DOCUMENTED)]
-    nodes.sort(key=lambda node: getattr(node, "lineno", 0))
-    return "\n\n".join(filter(None, map(ast.get_docstring, nodes)))
+def is_dataset(folder: Path) -> bool:
+    """Whether a folder was written by `save_to_disk` of datasets."""
+    return (folder / "dataset_info.json").is_file() or (folder / "dataset_dict.json").is_file()
+
+
+def dataset_files(folder: Path, task: str) -> list[Path]:
+    """The files of a dataset, in order."""
+    if (folder / "dataset_dict.json").is_file():
+        splits = [path.name for path in sorted(folder.iterdir()) if (path / "dataset_info.json").is_file()]
+        named = sorted(splits, key=lambda name: (name != "train", name))
+        raise ValueError(
+            f'task "{task}": {folder} has the splits {", ".join(named)}: name one of them, e.g. '
+            f"{folder / (named or ['train'])[0]}"
+        )
+    found = [folder / name for name in file_names(folder, task)]
+    if missing := [file for file in found if not file.is_file()]:
+        raise ValueError(f'task "{task}": {missing[0]} is missing: {folder / STATE} names it; write the dataset again')
+    return found
+
+
+def file_names(folder: Path, task: str) -> list[str]:
+    """What `STATE` names: files in the folder itself."""
+    try:
+        names = [one["filename"] for one in read_json(folder / STATE)["_data_files"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        names = []
+    if not names or any(not isinstance(name, str) or Path(name).name != name for name in names):
+        raise ValueError(
+            f'task "{task}": {folder} has no readable {STATE}, which names its files: name the .arrow files that are '
+            "to be read"
+        )
+    return names
+
+
+def read_parquet(file: Path) -> Iterator[str]:
+    """The texts of a Parquet file, some rows at a time."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise ValueError(f"{file} needs pyarrow, which is not installed: pip install pyarrow") from None
+    with readable(file, "it is not a Parquet file, or only a part of one"):
+        table = parquet.ParquetFile(file)
+    check_column(file, table.schema_arrow)
+    with readable(file, "write it again"):
+        yield from texts_of(table.iter_batches(batch_size=AT_ONCE, columns=[FIELD]))
+
+
+def read_arrow(file: Path) -> Iterator[str]:
+    """The texts of a file of datasets, some rows at a time."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise ValueError(
+            f"{file} needs pyarrow, which is not installed: pip install pyarrow, or write the texts to a file where "
+            f'datasets is: datasets.load_from_disk("{file.parent}").to_json("text.jsonl")'
+        ) from None
+    with readable(file, "it is not a file of datasets, or only a part of one"):
+        opened = pyarrow.OSFile(str(file))
+        stream = pyarrow.ipc.open_stream(opened)
+    with opened, stream:
+        check_column(file, stream.schema)
+        with readable(file, "write it again"):
+            yield from texts_of(stream)
+
+
+def check_column(file: Path, schema: Any) -> None:
+    """Refuse a table without a column of text."""
+    from pyarrow import types
+
+    if FIELD not in schema.names:
+        raise ValueError(f'{file} needs a column "{FIELD}"; it has {", ".join(schema.names)}')
+    kind = schema.field(FIELD).type
+    kind = kind.value_type if types.is_dictionary(kind) else kind
+    if not (types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind)):
+        raise ValueError(f'{file}: the column "{FIELD}" holds {kind}, and needs text')
+
+
+def texts_of(batches: Iterable[Any]) -> Iterator[str]:
+    """The texts of batches of rows; empty cells are left out."""
+    for batch in batches:
+        batch.validate(full=True)  # what a damaged file says of places in memory would be believed
+        column = batch.column(FIELD)
+        for first in range(0, len(column), AT_ONCE):
+            yield from (text for text in column.slice(first, AT_ONCE).to_pylist() if text is not None)
+
+
+ROW_READERS = {".jsonl": read_json_lines, ".ndjson": read_json_lines, ".parquet": read_parquet, ".arrow": read_arrow}
+"""What reads files with one document a row."""

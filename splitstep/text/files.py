@@ -89,7 +89,12 @@ def read(path: Path, member: str | None = None, content: Content | None = None) 
     try:
         packed = path.suffix in PACKED
         most = content.size if content else ROOM + RATIO * path.stat().st_size if packed else None
-        data = _unpack(path, member, most)
+        if path.suffix == ".zip" and member is not None:
+            with zipfile.ZipFile(path) as archive, archive.open(member) as file:
+                data = _read_all(file, path, most)
+        else:
+            with OPENERS.get(".gz" if path.suffix == ".tgz" else path.suffix, open)(path, "rb") as file:
+                data = _read_all(file, path, most)
     except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, KeyError, RuntimeError) as error:
         raise damaged(path, error) from None  # RuntimeError: encrypted, or packed in an unknown way
     if content is not None:
@@ -132,14 +137,6 @@ def damaged(path: Path, error: Exception) -> ValueError:
         f"{path} ({size:,} bytes) is damaged or cut short: {error}. Put a whole copy there; if it was fetched, remove "
         "it to have it fetched again"
     )
-
-
-def _unpack(path: Path, member: str | None, most: int | None) -> bytes:
-    if path.suffix == ".zip" and member is not None:
-        with zipfile.ZipFile(path) as archive, archive.open(member) as file:
-            return _read_all(file, path, most)
-    with OPENERS.get(".gz" if path.suffix == ".tgz" else path.suffix, open)(path, "rb") as file:
-        return _read_all(file, path, most)
 
 
 def _read_all(file: Any, path: Path, most: int | None) -> bytes:

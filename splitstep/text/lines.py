@@ -35,26 +35,16 @@ def paired(source: list[str], target: list[str], source_name: str, target_name: 
     """Source and target of equal length, or an error with both counts and the first odd line."""
     if len(source) == len(target):
         return Lines(source, target)
-    row = first_unlike(source, target)
-    shorter = min(len(source), len(target))
-    where = (
-        f"they first look unlike at line {row + 1}: {shown(source[row])} / {shown(target[row])}"
-        if row is not None
-        else f"no line before the {shorter:,}th, where the shorter one ends, looks out of place"
-    )
+    where = f"no line before the {min(len(source), len(target)):,}th, where the shorter one ends, looks out of place"
+    for number, (one, two) in enumerate(zip(source, target, strict=False), 1):
+        short, long = sorted((len(one.strip()), len(two.strip())))
+        if (short == 0) != (long == 0) or (long > 40 and long > UNLIKE * short):
+            where = f"they first look unlike at line {number}: {shown(one)} / {shown(two)}"
+            break
     raise ValueError(
         f"{source_name} has {counted(len(source), 'line')} and {target_name} has {len(target):,}; line i of one must "
         f"translate line i of the other, and {where}"
     )
-
-
-def first_unlike(source: Sequence[str], target: Sequence[str]) -> int | None:
-    """The first line at which one side is empty and the other is not, or far longer than the other."""
-    for row, (one, two) in enumerate(zip(source, target, strict=False)):
-        short, long = sorted((len(one.strip()), len(two.strip())))
-        if (short == 0) != (long == 0) or (long > 40 and long > UNLIKE * short):
-            return row
-    return None
 
 
 def shown(line: str, width: int = 40) -> str:

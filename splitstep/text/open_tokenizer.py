@@ -20,7 +20,10 @@ def open_tokenizer(name: str) -> Any:
     try:
         with silent():
             if folder is None:
-                return from_gguf(place)
+                if not is_gguf(place):
+                    raise ValueError("it is a file, and not a GGUF file")
+                with gguf_source(place) as where:
+                    return gguf_tokenizer(place, where)
             found = AutoTokenizer.from_pretrained(folder)
     except Exception as error:  # what is there can break its reader in any way
         raise ValueError(
@@ -55,13 +58,6 @@ def download(name: str) -> Path:
             f"there is no folder or file {name}, and no model of that name comes from the Hub: check the spelling and "
             f"the connection ({type(error).__name__})"
         ) from None
-
-
-def from_gguf(file: Path) -> Any:
-    if not is_gguf(file):
-        raise ValueError("it is a file, and not a GGUF file")
-    with gguf_source(file) as where:
-        return gguf_tokenizer(file, where)
 
 
 def named_ends(settings: Any) -> list[int]:

@@ -102,12 +102,7 @@ def fast_reader(tokenizer: Tokenizer) -> Reader:
         return sentence_piece
     if any(part["type"] == "ByteFallback" for part in parts):
         return byte_pieces
-    return affixes(tokenizer)
-
-
-def affixes(tokenizer: Tokenizer) -> Affixes:
-    """The affixes of a model's pieces; models that have none lack the attribute, or have None."""
-    model: Any = tokenizer.model
+    model: Any = tokenizer.model  # models that have no affixes lack the attributes, or have None
     found = (getattr(model, name, None) or "" for name in ("continuing_subword_prefix", "end_of_word_suffix"))
     return Affixes(*found)
 
@@ -115,20 +110,17 @@ def affixes(tokenizer: Tokenizer) -> Affixes:
 def components(tokenizer: Tokenizer) -> Iterator[dict[str, Any]]:
     """Normalisers, pre-tokenizers and decoders as written in tokenizer.json, those in sequences, too."""
     given: tuple[Any, ...] = (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder)
-    waiting = [json.loads(written(part)) for part in given if part is not None]
+    waiting = []
+    for part in given:
+        try:
+            waiting += [] if part is None else [json.loads(part.__getstate__())]
+        except Exception:  # of the exact kind that the package raises
+            raise ValueError(
+                f"a {type(part).__name__} of the tokenizer is written in Python, so how it spells bytes is unknown: "
+                "use a tokenizer that can be saved as tokenizer.json"
+            ) from None
     while waiting:
         part = waiting.pop()
         yield part
         for name in ("normalizers", "pretokenizers", "decoders"):
             waiting.extend(part.get(name, ()))
-
-
-def written(part: Any) -> bytes:
-    """A part of a tokenizer as JSON."""
-    try:
-        return part.__getstate__()
-    except Exception:  # of the exact kind that the package raises
-        raise ValueError(
-            f"a {type(part).__name__} of the tokenizer is written in Python, so how it spells bytes is unknown: use a "
-            "tokenizer that can be saved as tokenizer.json"
-        ) from None

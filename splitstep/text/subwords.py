@@ -25,10 +25,14 @@ CODES = 0x110000  # characters that there are
 
 def learn(kind: Kind, size: int, texts: Texts, characters: int) -> Any:
     """A tokenizer with at most `size` subwords learnt from texts of so many characters."""
+    from tokenizers import normalizers
+
     step = -(-characters // ENOUGH)
     sample = lambda: islice(texts(), 0, None, step)  # noqa: E731
-    if kind == "wordpiece":
-        tokenizer = learn_masked_wordpiece(sample, size)
+    if kind == "wordpiece":  # only frequent letters are kept, inside of words those that stand there
+        normalizer = normalizers.BertNormalizer(lowercase=True)
+        letters, inside = alphabet(map(normalizer.normalize_str, joined(sample())), size // 16)
+        tokenizer = train_wordpiece(sample(), size, SPECIAL, inside, letters)
     else:
         tokenizer = learn_bpe(sample(), size, SPECIAL, prefix=False)
     check_size(tokenizer, size)
@@ -93,16 +97,6 @@ def learn_wordpiece(texts: Iterable[str], size: int) -> Any:
     return train_wordpiece(lines, size, SENTENCE_TOKENS, inside)
 
 
-def learn_masked_wordpiece(texts: Texts, size: int) -> Any:
-    """BERT's lower-cased WordPiece for large texts: only frequent letters are kept, inside of words those that stand
-    there."""
-    from tokenizers import normalizers
-
-    normalizer = normalizers.BertNormalizer(lowercase=True)
-    letters, inside = alphabet(map(normalizer.normalize_str, joined(texts())), size // 16)
-    return train_wordpiece(texts(), size, SPECIAL, inside, letters)
-
-
 def train_wordpiece(
     texts: Iterable[str], size: int, special: Sequence[str], inside: Sequence[str], letters: list[str] | None = None
 ) -> Any:
@@ -148,7 +142,10 @@ def alphabet(texts: Iterable[str], most: int) -> tuple[list[str], list[str]]:
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         n = np.bincount(codes, minlength=CODES)
         for code in np.flatnonzero((n > 0) & ~known):
-            known[code], word[code] = True, in_word(chr(code))
+            # BERT takes for a part of a word what is neither a blank nor punctuation.
+            one, known[code] = chr(code), True
+            letter = not one.isspace() and not unicodedata.category(one).startswith("P")
+            word[code] = one.isalnum() if one.isascii() else letter
         counts += n
         inside[codes[1:][word[codes[1:]] & word[codes[:-1]]]] = True
     found = [int(code) for code in np.flatnonzero(counts) if not chr(code).isspace()]
@@ -166,13 +163,6 @@ def joined(texts: Iterable[str]) -> Iterator[str]:
             yield "\n".join(block)
             block, size = [], 0
     yield "\n".join(block)
-
-
-def in_word(character: str) -> bool:
-    """Whether BERT takes a character for a part of a word: neither a blank nor punctuation."""
-    if character.isascii():
-        return character.isalnum()
-    return not character.isspace() and not unicodedata.category(character).startswith("P")
 
 
 def continues(tokenizer: Any) -> np.ndarray:

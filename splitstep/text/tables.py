@@ -89,7 +89,7 @@ def tab_records(text: str) -> list[Record]:
 
 def with_header(path: Path, records: list[Record]) -> Table:
     """The table whose first record names its columns. A column without a name, such as that of row numbers which
-    pandas writes, gets its number. Two columns may both lack names: see `without_header`."""
+    pandas writes, gets its number. Two columns may both lack names: see `nameless`."""
     if not records:
         return Table(path, (), [])
     names = tuple(name.strip() for name in records[0][1])
@@ -116,15 +116,6 @@ def numbered_columns(count: int) -> tuple[str, ...]:
 
 def rows_of(names: tuple[str, ...], records: list[Record]) -> list[Row]:
     return [Row(line, dict(zip(names, record, strict=True))) for line, record in records]
-
-
-def without_header(table: Table) -> Table:
-    """The same table if its first line is no header but an example."""
-    if not table.named:
-        return table
-    names = numbered_columns(len(table.columns))
-    records = [(1, list(table.columns))] + [(row.line, list(row.fields.values())) for row in table.rows]
-    return Table(table.path, names, rows_of(names, records), named=False)
 
 
 def read_jsonl(path: Path, text: str) -> Table:
@@ -204,11 +195,15 @@ def only(table: Table, option: str, names: list[str]) -> str:
 
 
 def nameless(table: Table) -> tuple[Table, Columns]:
-    """Two columns without names: the text is the one that is longer in the mean."""
-    whole = without_header(table)
-    first, second = (sum(len(str(row.fields[name])) for row in whole.rows) for name in whole.columns)
-    text, label = whole.columns if first >= second else whole.columns[::-1]
-    return whole, Columns((text,), label)
+    """Two columns without names: the text is the one that is longer in the mean. The first line is no header but an
+    example."""
+    if table.named:
+        records = [(1, list(table.columns))] + [(row.line, list(row.fields.values())) for row in table.rows]
+        names = numbered_columns(len(table.columns))
+        table = Table(table.path, names, rows_of(names, records), named=False)
+    first, second = (sum(len(str(row.fields[name])) for row in table.rows) for name in table.columns)
+    text, label = table.columns if first >= second else table.columns[::-1]
+    return table, Columns((text,), label)
 
 
 def labelled_rows(table: Table, columns: Columns) -> list[Example]:
@@ -216,10 +211,15 @@ def labelled_rows(table: Table, columns: Columns) -> list[Example]:
     for name in columns.texts:
         if not any(str(row.fields.get(name) or "").strip() for row in table.rows):
             raise ValueError(f'{table.path}: the column "{name}" is empty: name the one with text, data.text=COLUMN')
-    return [
-        Example(row.line, tuple(text_in(table, row, name) for name in columns.texts), label_in(table, row, columns))
-        for row in table.rows
-    ]
+    found = list[Example]()
+    for row in table.rows:
+        texts, value = tuple(text_in(table, row, name) for name in columns.texts), field_in(table, row, columns.label)
+        if isinstance(value, dict | list) or value is None or not str(value).strip():
+            given = "empty" if value is None or value == "" else repr(value)
+            raise ValueError(f"{table.at(row)}: {columns.label} is {given}, and needs to be a class or a number")
+        label = str(value).lower() if isinstance(value, bool) else str(value).strip()
+        found.append(Example(row.line, texts, label))
+    return found
 
 
 def text_in(table: Table, row: Row, name: str) -> str:
@@ -229,14 +229,6 @@ def text_in(table: Table, row: Row, name: str) -> str:
     if not value.strip():
         raise ValueError(f"{table.at(row)}: {name} is empty: fill it in, or remove the line")
     return value
-
-
-def label_in(table: Table, row: Row, columns: Columns) -> str:
-    value = field_in(table, row, columns.label)
-    if isinstance(value, dict | list) or value is None or not str(value).strip():
-        given = "empty" if value is None or value == "" else repr(value)
-        raise ValueError(f"{table.at(row)}: {columns.label} is {given}, and needs to be a class or a number")
-    return str(value).lower() if isinstance(value, bool) else str(value).strip()
 
 
 def field_in(table: Table, row: Row, name: str) -> Any:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import regex
 from numpy.typing import NDArray
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Tokenizer
 
 from .pieces import Pieces, Reader, pieces_of, tokenizer_name
 
@@ -95,18 +95,15 @@ def encode(tokenizer: Any, text: str, add_special_tokens: bool) -> Encoded:
         encoding = tokenizer.encode(text, add_special_tokens=add_special_tokens)
         if encoding.overflowing:
             raise ValueError("the tokenizer cuts texts short, so some bytes have no token: call its no_truncation()")
-        return from_encoding(encoding)
-    made = tokenizer(
-        text, add_special_tokens=add_special_tokens, truncation=False, padding=False, return_special_tokens_mask=True,
-        verbose=False,
-    )  # fmt: skip
-    if tokenizer.is_fast:
-        return from_encoding(made.encodings[0])
-    ids = made["input_ids"]
-    return Encoded(ids, tokenizer.convert_ids_to_tokens(ids), made["special_tokens_mask"], None)
-
-
-def from_encoding(encoding: Encoding) -> Encoded:
+    else:
+        made = tokenizer(
+            text, add_special_tokens=add_special_tokens, truncation=False, padding=False,
+            return_special_tokens_mask=True, verbose=False,
+        )  # fmt: skip
+        if not tokenizer.is_fast:
+            ids = made["input_ids"]
+            return Encoded(ids, tokenizer.convert_ids_to_tokens(ids), made["special_tokens_mask"], None)
+        encoding = made.encodings[0]
     return Encoded(encoding.ids, encoding.tokens, encoding.special_tokens_mask, encoding.offsets)
 
 
@@ -154,19 +151,15 @@ def followed(spelt: list[bytes], raw: bytes) -> list[int]:
     """The ends of what tokens spell in a text that has more blanks, up to the first token that is not found."""
     ends, position = list[int](), 0
     for piece in spelt:
-        begin = position if raw.startswith(piece, position) else after_blanks(raw, position)
+        blanks = BLANK_BYTES.match(raw, position)
+        assert blanks is not None  # no blank is enough
+        begin = position if raw.startswith(piece, position) else blanks.end()
         piece = piece if raw.startswith(piece, begin) else piece.lstrip(b" ")
         if not raw.startswith(piece, begin):
             return ends
         position = begin + len(piece) if piece else position
         ends.append(position)
     return [*ends[:-1], len(raw)] if BLANK_BYTES.fullmatch(raw, position) else ends[:-1]
-
-
-def after_blanks(raw: bytes, position: int) -> int:
-    found = BLANK_BYTES.match(raw, position)
-    assert found is not None  # no blank is enough
-    return found.end()
 
 
 def shown(text: str) -> str:
@@ -210,7 +203,9 @@ class Characters:
         first, last = clusters(begins, ends)
         ends = np.maximum.accumulate(ends)[last]
         found = np.zeros(len(ranges), np.int64)
-        found[wide[last]] = self.starts[self.with_marks(ends, np.append(begins[first[1:]], len(self.text)))]
+        limits = np.append(begins[first[1:]], len(self.text))  # marks and joiners follow, up to the next token
+        marked = np.minimum(self.free[np.searchsorted(self.free, ends)], np.maximum(limits, ends))
+        found[wide[last]] = self.starts[marked]
         for number in np.flatnonzero(last > first):
             tokens = wide[first[number] : last[number] + 1]
             sharing = [spelt[token] for token in tokens.tolist()]
@@ -227,10 +222,6 @@ class Characters:
                 f"the text {shown(self.text)}: it came from characters before those of the token before it; use a "
                 "tokenizer that keeps the order of the text"
             )
-
-    def with_marks(self, ends: Ints, limits: Ints) -> Ints:
-        """Ends moved over the marks and joiners that follow, up to where the next token begins."""
-        return np.minimum(self.free[np.searchsorted(self.free, ends)], np.maximum(limits, ends))
 
     def divided(self, spelt: list[bytes], begin: int, end: int) -> list[int]:
         """The ends of tokens that share characters [begin, end), but for the last: by what they spell, if they spell

@@ -78,19 +78,13 @@ def articles(dump: Path) -> Iterator[tuple[str, str]]:
                 yield title, markup
 
 
-def clean_articles(dump: Path) -> Iterator[tuple[str, str]]:
-    """Title and text of each article that is long enough."""
-    for title, markup in articles(dump):
-        text = clean(markup)
-        if len(text) >= SHORTEST:
-            yield title, text
-
-
 def main(dump: Path, out: Path) -> None:
     """Write the articles as JSON lines."""
     count = characters = 0
     with whole_file(out) as file:
-        for title, text in clean_articles(dump):
+        for title, markup in articles(dump):
+            if len(text := clean(markup)) < SHORTEST:
+                continue
             file.write(json.dumps({"title": title, "text": text}, ensure_ascii=False).encode() + b"\n")
             count, characters = count + 1, characters + len(text)
     print(f"{out}: {count:,} articles, {characters:,} characters")
