@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from shutil import disk_usage
-from typing import Any
 
 from ..report.document import Document, Verdict
 from ..report.result import Report
 from ..report.tables import EVERYWHERE, Pairs
 from ..support.files import cache_root
-from ..support.typed import plain
 from ..support.words import counted, listed
 from ..text.files import data_root
 from .common import check_new, written
@@ -38,10 +36,6 @@ class Checkup(Report):
     folders: Mapping[str, str]
     missing: Mapping[str, str]
     wrong: tuple[str, ...]
-
-    def json(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return plain(self)
 
     def document(self) -> Document:
         """What must be mended, and all the rest as one list."""

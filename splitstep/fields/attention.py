@@ -14,10 +14,9 @@ from ..kernels.dropout import dropout
 from ..kernels.rotary import heads_of, split_rotary
 from ..letters import AttentionOptions
 from ..shape import check_heads
-from .context import Context, FieldSpec, Record
+from .context import EMPTY, Context, FieldSpec, Record
 from .pointwise import norm
 
-EMPTY = Context()
 ALIGNED = 8  # numbers in a row of a mask: fused kernels copy one whose rows begin elsewhere
 
 

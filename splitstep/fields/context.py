@@ -66,6 +66,9 @@ class Context(NamedTuple):
     record: Record | None = None  # is told the attention weights of every evaluation, before dropout
 
 
+EMPTY = Context()
+
+
 @runtime_checkable
 class Prepares(Protocol):
     """A field of which a part is the same in every layer."""

@@ -10,11 +10,9 @@ from torch.nn import functional
 
 from ..kernels.dropout import dropout
 from ..letters import ConvolutionOptions
-from .context import Context, FieldSpec
+from .context import EMPTY, Context, FieldSpec
 from .diffusion import states_of
 from .pointwise import norm
-
-EMPTY = Context()
 
 
 @final

@@ -18,10 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..letters import DiffusionOptions
-from .context import Context, FieldSpec, WithoutProducts
+from .context import EMPTY, Context, FieldSpec, WithoutProducts
 from .tokens import earlier, states_of, together
-
-EMPTY = Context()
 
 
 def diffusion(spec: FieldSpec) -> "Diffusion":

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .context import Context
+from .context import EMPTY, Context
 
 
 def visible(y: Tensor, context: Context | None, causal: bool) -> tuple[Tensor, Tensor]:
@@ -12,7 +12,7 @@ def visible(y: Tensor, context: Context | None, causal: bool) -> tuple[Tensor, T
 
     Its letter declares mixes=True, documents=True and state="all inputs".
     """
-    context = context or Context()
+    context = context or EMPTY
     states, new = states_of(y, context)
     if causal:
         return states, earlier(context.documents, new, states.shape[1])

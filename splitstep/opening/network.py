@@ -12,7 +12,7 @@ from torch import Tensor
 from ..flows.examples import made_up
 from ..flows.foreign import ForeignFlow
 from ..flows.layers import check_causal, layers_of, with_layers
-from ..models import SplitstepConfig, SplitstepModel
+from ..models import SplitstepModel
 from ..models.cost import Cost
 from ..models.counted import counted
 from ..recipe import Recipe
@@ -23,6 +23,7 @@ from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
 from ..training.networks import Network, NetworkSummary, norms_of_scheme
 from ..training.result import RunResult, SchemeName, Shape, Start, escaped
+from .configs import width_entry
 from .load import open_model
 from .others import causal_card
 from .others import norms as norms_of_others
@@ -50,10 +51,11 @@ def start_of(model: Any, recipe: Recipe, task: Task, directory: RunDirectory) ->
 
 def about(model: Any, task: Task) -> NetworkSummary:
     """What a run's result says of the model."""
-    layers = len(layers_of(model, type(model).__name__))
-    width = model.get_output_embeddings().weight.shape[1]
+    layers, config = len(layers_of(model, type(model).__name__)), model.config.get_text_config()
+    width, key = model.get_output_embeddings().weight.shape[1], width_entry(config)
+    shape = Shape(layers, width, (key and getattr(config, key)) or 4 * width, 1.0)
     found = counted(lambda: type(model)(deepcopy(model.config)), task.length)
-    return NetworkSummary(scheme_of(model), found, None, Shape(layers, width, hidden_width(model.config, width), 1.0))
+    return NetworkSummary(scheme_of(model), found, None, shape)
 
 
 def norms(model: Any, batch: Batch, seed: Tensor) -> tuple[list[float], list[float]]:
@@ -77,14 +79,6 @@ def prompt_of(task: Task) -> str:
     lines = "\n".join(f"    {line}".rstrip() for line in task.options.template.splitlines())
     follow = "in a new line" if task.options.template.endswith("\n") else "at once"
     return f"\n## Prompt\n\nPrompts were written like this, and answers follow {follow}:\n\n{lines}\n"
-
-
-def hidden_width(config: Any, width: int) -> int | list[int]:
-    """The width of the feed-forward networks as the config says it; 4 times the model's if it does not."""
-    if isinstance(config, SplitstepConfig):
-        return config.ffn
-    entries = config.get_text_config().to_dict()
-    return entries.get("intermediate_size") or entries.get("n_inner") or 4 * width
 
 
 def scheme_of(model: Any) -> SchemeName:
