@@ -109,6 +109,8 @@ def read_lines(root: Path, part: GlueTask, name: str) -> Lines:
     """One file of a task. Quotes are characters like any other; a row that lacks fields is refused."""
     path = require(root, NAME, ORIGIN, f"glue/{part.folder}/{name}.tsv")
     lines = tab_records(read_text(path))
+    if len(lines) < 2:
+        raise ValueError(f"{path} has no rows: use the published file")
     if part.folder in HEADLESS and not name.startswith("test"):
         columns, rows = HEADLESS[part.folder], lines
     else:

@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import made_up
+import made_up_glue
 import numpy as np
 import pretrained_folders
+import torch
 from children import NUMBERS, RECIPE, trained
 from PIL import Image
-from safetensors.torch import load, save
+from safetensors.torch import load, save, save_file
+
+from splitstep.opening.adapters import ADAPTED
 
 Spoilt = bytes | Callable[[bytes], bytes] | None  # what a file becomes; None: a folder
 
@@ -30,6 +34,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     "classes": {"task": "classify", "data": {"train": "rows.csv"}, "model": SMALL, "train": {**SHORT, "batch": 8}},
     "pictures": {"task": "images", "data": {"train": "photos", "size": 8}, "model": SMALL,
                  "train": {**SHORT, "batch": 8}},
+    "masked": {"task": "mlm", "data": {"train": "many.txt", "vocab_size": 300, "length": 16},
+               "model": SMALL | {"token_types": 2}, "train": {**SHORT, "batch": 4}},
     "pairs": {"task": "parallel", "data": {"train": ["a.de", "a.en"], "direction": "de-en", "merges": 20},
               "model": SMALL | {"decoder_layers": 1}, "train": {**SHORT, "batch": 512}},
 }  # fmt: skip
@@ -44,12 +50,29 @@ def sound(folder: Path) -> None:
         folder / "stored"
     )
     pretrained_folders.saved(folder / "llama", pretrained_folders.llama(3))
-    for name in ("digits", "book", "numbers", "classes"):
+    write_wrapped(folder)
+    made_up_glue.made_up(folder / "sets", "rte")
+    (folder / "mine.py").write_text((Path(__file__).parent / "my_letter.py").read_text())
+    for name in ("digits", "book", "numbers", "classes", "masked"):
         trained(RECIPES[name], folder / name)
+
+
+def write_wrapped(folder: Path) -> None:
+    """An adapter of the model llama, as PEFT writes one, and a folder of sentence-transformers."""
+    (folder / "tuned").mkdir()
+    config = {"peft_type": "LORA", "base_model_name_or_path": "llama", "r": 2, "target_modules": ["q_proj"]}
+    (folder / "tuned" / "adapter_config.json").write_text(json.dumps(config))
+    places = [f"base_model.model.model.layers.{layer}.self_attn.q_proj.lora_" for layer in range(3)]
+    weights = {f"{place}{half}.weight": torch.ones(16, 2) for place in places for half in "AB"}
+    save_file({k: x.mT.contiguous() if "_A" in k else x for k, x in weights.items()}, folder / "tuned" / ADAPTED)
+    pretrained_folders.saved(folder / "sentences" / "inner", pretrained_folders.bert())
+    modules = [{"idx": 0, "name": "0", "path": "inner", "type": "sentence_transformers.models.Transformer"}]
+    (folder / "sentences" / "modules.json").write_text(json.dumps(modules))
 
 
 def write_data(folder: Path) -> None:
     """Texts, tables and images."""
+    (folder / "many.txt").write_text("".join(f"he said {n * n} and {n * 317} to it\n" for n in range(800)))
     (folder / "book.txt").write_text("".join(f"the cat number {n * n} sat on the mat\n" for n in range(400)))
     (folder / "prompts.txt").write_text("the cat sat on the mat\nthe dog ran over the bridge\n")
     (folder / "prompts.jsonl").write_text('{"text": "the cat sat"}\n{"text": "the dog ran"}\n')
@@ -153,6 +176,7 @@ DEEP_YAML = b"a: " + b"[" * DEEP + b"]" * DEEP
 DEEP_BLOCK = b"".join(b" " * n + b"a:\n" for n in range(2_000))
 HALF = '{"text": "a\\ud800b", "instruction": "a\\ud800b", "response": "\\udfff"}'
 
+SHORT_GLUE = "train.steps=2 train.batch=4 train.evaluate_every=2"
 FEW = "train.batch=2 train.steps=2 train.evaluate_every=2 data.length=64 data.valid=2 data.template={prompt}"
 STUDENT = f"--student-layers 2 --text rows.jsonl {FEW}"
 JUDGED = f"{STUDENT} data.test=2 --methods ce --seeds 1 --answer-tokens 8"
@@ -170,14 +194,17 @@ def of(model: str, lines: tuple[str, ...] = MODEL) -> tuple[str, ...]:
     return tuple(one.replace("MODEL", model) for one in lines)
 
 
+STUDIES = "train MODEL", "compare MODEL --schemes lie,reverse-lie", "ablate MODEL", "converge MODEL --depths 1,2,4"
+GLUE = f"compare glue --start lie=masked --data sets --tasks rte --seeds 1 {SHORT_GLUE}"
 TEXTS = "inspect llama --text MODEL", "converge llama --text MODEL"
 LINES = {
-    "recipe": (
-        "train r.yaml",
-        "compare r.yaml --schemes lie,reverse-lie",
-        "ablate r.yaml",
-        "converge r.yaml --depths 1,2,4",
-    ),
+    "recipe": of("r.yaml", STUDIES),
+    "letters": tuple(f"{one} --letters mine.py" for one in ("train digits.yaml", "schemes A", "inspect digits")),
+    "adapter": of("tuned", (MODEL[0], MODEL[2], MODEL[3], MODEL[5])),
+    "sentences": of("sentences", MODEL[:1]),
+    "glue": (GLUE,),
+    "masked start": (GLUE, "train masked.yaml start=masked", "inspect masked", "evaluate masked"),
+    "mlm": of("masked.yaml", STUDIES),
     "result": ("report stored", "report stored --markdown"),
     "foreign": of("llama"),
     "foreign tokenizer": (*of("llama", (*MODEL[:4], *MODEL[5:8])), "train classes.yaml data.tokenizer=llama"),
@@ -190,14 +217,14 @@ LINES = {
     "own end": ("evaluate digits", "train digits.yaml --out digits"),
     "classifier": ("predict classes", "evaluate classes", "inspect classes"),
     "translator": ("translate numbers", "evaluate numbers", "inspect numbers"),
-    "table": ("train classes.yaml", "compare classes.yaml --schemes lie,reverse-lie", "ablate classes.yaml"),
-    "image": ("train pictures.yaml", "compare pictures.yaml --schemes lie,reverse-lie"),
-    "book": ("train book.yaml", "compare book.yaml --schemes lie,reverse-lie", *of("book.txt", TEXTS),
+    "table": of("classes.yaml", STUDIES),
+    "image": of("pictures.yaml", STUDIES),
+    "book": (*of("book.yaml", STUDIES), *of("book.txt", TEXTS),
              f"distil llama --student-layers 2 --text book.txt {FEW}",
              f"evaluate book/model --task text data.path=book.txt {BPE}"),
     "prompts": of("prompts.jsonl", TEXTS),
     "rows": (f"distil llama {STUDENT}", f"compare distil llama {JUDGED}"),
-    "pairs": ("train pairs.yaml", "compare pairs.yaml --schemes lie,reverse-lie"),
+    "pairs": of("pairs.yaml", STUDIES[:3]),
 }  # fmt: skip
 
 SPOILT: dict[tuple[str, str], dict[str, Spoilt]] = {
@@ -259,7 +286,35 @@ SPOILT: dict[tuple[str, str], dict[str, Spoilt]] = {
     ("own end", "digits/result.json"): {"a list": b"[]", "deep": DEEP_JSON},
     ("classifier", "classes/model/config.json"): {"a list": b"[]"},
     ("classifier", "classes/model/tokenizer.json"): {"a list": b"[]", "deep": DEEP_JSON},
-    ("translator", "numbers/model/config.json"): {"a list": b"[]"},
+    ("classifier", "classes/model/model.safetensors"): {"cut": cut, "not a number": weight(nan)},
+    ("translator", "numbers/model/config.json"): {
+        "a list": b"[]", "deep": DEEP_JSON, "a wrong entry": entries(widht=3),
+    },
+    ("translator", "numbers/model/model.safetensors"): {"cut": cut, "not a number": weight(nan)},
+    ("masked start", "masked/model/config.json"): {"a list": b"[]", "deep": DEEP_JSON},
+    ("masked start", "masked/model/model.safetensors"): {"cut": cut, "not a number": weight(nan)},
+    ("glue", "sets/glue/RTE/train.tsv"): {
+        "empty": b"", "no rows": lambda content: content[: content.index(b"\n")],
+        "Latin 1": latin, "a field too few": line("1\ta"), "NUL": line("1\ta\0\tb\tentailment"),
+        "an unknown label": line("1\ta\tb\tperhaps"),
+    },
+    ("mlm", "many.txt"): {"Latin 1": latin, "UTF-16": utf16, "NUL": line("a\0"), "empty": b"", "a folder": None},
+    ("adapter", "tuned/adapter_config.json"): {
+        "a list": b"[]", "empty": b"", "deep": DEEP_JSON, "no base": lacks("base_model_name_or_path"),
+        "another kind": entries(peft_type="PROMPT_TUNING"),
+        "another base": entries(base_model_name_or_path="book/model"),
+        "a rank of text": entries(r="x"), "no such part": entries(target_modules=["z"]),
+    },
+    ("adapter", "tuned/adapter_model.safetensors"): {"cut": cut, "empty": b"", "not a number": weight(nan)},
+    ("sentences", "sentences/modules.json"): {
+        "an object": b"{}", "deep": DEEP_JSON, "no Transformer": b"[]",
+        "outside": b'[{"type": "Transformer", "path": "../x"}]',
+        "nowhere": b'[{"type": "Transformer", "path": "none"}]',
+    },
+    ("letters", "mine.py"): {
+        "empty": b"", "NUL": b"\0", "Latin 1": latin, "an open bracket": b"x = (", "deep": b"x = " + b"[" * DEEP,
+        "an end": b"raise SystemExit", "endless calls": b"def f(): f()\nf()", "a folder": None,
+    },
     ("table", "rows.csv"): {
         "open quotes": line('"open'), "a field too many": line("a,b,c"), "no rows": b"text,label\n", "empty": b"",
         "NUL": line("a\0,b"), "Latin 1": latin, "one class": b"text,label\n" + b"a,b\n" * 60, "no label": line("a,"),

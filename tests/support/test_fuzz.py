@@ -28,16 +28,20 @@ from damage import damaged
 from gguf_files import BEGIN, END, write_gguf
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from rubbish import write_wrapped
 
 import splitstep as ss
+from splitstep import own_letters
 from splitstep.doors import lists
 from splitstep.inference.generate import open_language_model
 from splitstep.inference.predict import predict_run
 from splitstep.inference.translate import SearchOverrides, translate_run
+from splitstep.letters import LETTERS
 from splitstep.opening import open_model
 from splitstep.opening.texts import read_texts
 from splitstep.recipe import load_recipe
 from splitstep.recipes import FOLDER
+from splitstep.studies.inspect.units import Found, bytes_of, read_unit
 from splitstep.studies.orders import orders
 from splitstep.support.words import one_line
 from splitstep.tasks import newsgroups
@@ -252,6 +256,28 @@ FOREIGN["tokenizer"] = Foreign(
 )
 
 
+FOREIGN["adapter"] = Foreign(
+    lambda folder: [pretrained_folders.saved(folder / "llama", pretrained_folders.llama(3)), write_wrapped(folder)],
+    ("tuned/adapter_config.json", "tuned/adapter_model.safetensors"),
+    lambda folder: open_model(folder / "tuned"),
+)
+FOREIGN["modules"] = Foreign(
+    write_wrapped, ("sentences/modules.json",), lambda folder: open_model(folder / "sentences")
+)
+FOREIGN["unit"] = one(
+    "unit.safetensors", bytes_of(Found({0: {"a": (1.0,), "b": torch.ones(2)}}, "", {"n": 3})), read_unit
+)
+
+
+def letters_of(file: Path) -> None:
+    """Read a file of letters, and forget them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LETTERS, "given", {})
+        patch.setattr(own_letters, "SOURCES", {})
+        own_letters.read_letters([file])
+
+
+FOREIGN["letters"] = one("mine.py", (Path(__file__).parents[1] / "helpers" / "my_letter.py").read_bytes(), letters_of)
 FOREIGN["gguf"] = Foreign(
     lambda folder: write_gguf(folder / "tiny.gguf", layers=1, bos=BEGIN, eos=END),
     ("tiny.gguf",),

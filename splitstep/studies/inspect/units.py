@@ -109,7 +109,7 @@ def read_unit(file: Path) -> Found | None:
                 text, _, key = name.partition(" ")
                 rows[int(text)][key] = opened.get_tensor(name)
             return Found(rows, document["why"], document["about"])
-    except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
 
 
