@@ -21,7 +21,7 @@ from ...flows.layers import only_layers
 from ...flows.skipping import states_after
 from ...integrate import State, Step, integrate
 from ...opening import Opened
-from ...probes.layer_maps import Rest
+from ...probes.layer_maps import Rest, at_hand
 from ...scheme import Scheme
 from ...support.files import whole_folder
 from ...support.words import listed
@@ -54,11 +54,21 @@ class Passed(NamedTuple):
         return len(self.starts) - 1
 
 
-@torch.no_grad()
 def passed(flow: Flow, judge: Judge, inputs: Mapping[str, Any]) -> Passed:
     """A pass of the whole model."""
+    return ran(flow, judge, *begun(flow, judge, inputs))
+
+
+@torch.no_grad()
+def begun(flow: Flow, judge: Judge, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any, State]:
+    """What a pass begins with: its inputs, what fields read beside the state, and the first state."""
     given = judge.given(inputs)
-    context, x = flow.context(given), flow.embed(given)
+    return given, at_hand(flow.context(given)), flow.embed(given)
+
+
+@torch.no_grad()
+def ran(flow: Flow, judge: Judge, given: Mapping[str, Any], context: Any, x: State) -> Passed:
+    """A pass from where it begins."""
     starts = [x, *states_from(flow, 0, x, context, ())]
     output = judge.output(flow, starts[-1], context, given)
     return Passed(flow, judge, given, context, starts, output, judge.losses(output, given))

@@ -38,10 +38,14 @@ KEPT = {("sizes", "shares"), ("cka_layers", "matrix"), ("paths", "states")}  # t
 FIRST = {("jacobian", "J eigenvalues"), ("rollout", "weights")}  # of the first text
 OWN: Mapping[str, type[Probe]] = {"sizes": Sizes, "paths": KeptStates}
 COSTS = {
-    "lens": 2.0, "rank": 1.0, "jacobian": 25.0, "products": 12.0, "leading": 60.0, "commutator": 50.0,
+    "lens": 5.0, "rank": 0.4, "jacobian": 25.0, "products": 12.0, "leading": 60.0, "commutator": 50.0,
     "communities": 25.0,
 }  # fmt: skip
-"""What probes take, in passes of their batch, about: measured on SmolLM2. Others take a tenth of one."""
+"""What probes take, in passes of their batch, about: measured on SmolLM2. Others take a twentieth of one."""
+READ = 1.7  # passes that the first pass of a batch takes, in which blocks are read
+SEEN = 3.3  # passes that one takes which probes see: blocks are read for each text
+LOADED = 2.5  # passes that it takes to make a null model and take it apart
+EARLY = 0.4  # of the depth: where cuts of several layers begin, in the mean
 
 
 class Group(NamedTuple):
@@ -103,7 +107,9 @@ def seen(subject: Subject, k: int, batch: Batch, names: Sequence[str], what: str
             rows = {batch.numbers[b]: kept_of(units[unit], batch.numbers[b], one) for b, one in found.items() if one}
             keep(unit, Found(rows, why))
 
-    costs = {unit: COSTS.get(name, 0.1) * seconds(subject, batch) for unit, name in units.items()}
+    costs = {unit: COSTS.get(name, 0.05) * seconds(subject, batch) for unit, name in units.items()}
+    if units:
+        costs[next(iter(units))] += (SEEN + LOADED * (subject.random and not k)) * seconds(subject, batch)
     return Group(subject, what, costs, do)
 
 
@@ -144,7 +150,7 @@ def at_rest(subject: Subject, k: int, batch: Batch) -> Group:
         lens = lens_losses(one) if one.judge.by == "labels" and not subject.random else []
         keep(f"{role}/task lens/{k}", Found({i: {"loss": row} for i, row in zip(batch.numbers, lens, strict=False)}))
 
-    cost = seconds(subject, batch) * (batch.numbers not in subject.passes)
+    cost = READ * seconds(subject, batch) * (batch.numbers not in subject.passes)
     costs = {f"{role}/{name}/{k}": cost / 3 for name in ("loss", "health", "task lens")}
     return Group(subject, "batches", costs, do)
 
@@ -225,10 +231,10 @@ def together(subject: Subject) -> Group:
         kept = cut_list("greedy", found, len(texts_of(choosing)), tried)
         keep(f"{role}/list {many}/0", Found(about={"cut": plain(kept)}))
 
-    middle = subject.layers / 2
-    costs = dict.fromkeys(steps, cut_cost(subject, middle, *choosing))
-    costs |= dict.fromkeys(tries if judging else (), cut_cost(subject, middle, *judging))
-    return Group(subject, "lists of layers", {**costs, f"{role}/list {many}/0": seconds(subject, *judging)}, do)
+    start = EARLY * subject.layers
+    costs = dict.fromkeys(steps, cut_cost(subject, start, *choosing))
+    costs |= dict.fromkeys(tries if judging else (), cut_cost(subject, start, *judging))
+    return Group(subject, "lists of layers", {**costs, f"{role}/list {many}/0": READ * seconds(subject, *judging)}, do)
 
 
 def choosing_and_judging(subject: Subject) -> tuple[range, range]:

@@ -15,7 +15,7 @@ from ...flows import Flow
 from ...flows.flow import one_state
 from ...flows.passes import examples_of
 from ...opening import Opened, load
-from .cuts import Passed, changes_at, passed
+from .cuts import Passed, begun, changes_at, passed, ran
 from .judge import Judge
 from .plan import PATHS, Plan
 from .sources import Source, Text
@@ -68,7 +68,7 @@ class Subject:
         self.role: Role = role
         self.make, self.source, self.plan, self.store, self.place = make, source, plan, store, place
         self.random = False  # fresh weights
-        self.pace, self.head = 0.0, 0.2  # seconds of a pass of the first batch; the share of head and loss in them
+        self.pace, self.head = 0.0, 0.2  # seconds of a pass of the first batch; the head's share
         self.passes = dict[tuple[int, ...], Passed]()
 
     @cached_property
@@ -116,11 +116,13 @@ class Subject:
         """Whether texts of one length may be in one batch: then each has the output that it has alone."""
         batch = batches_of(self.source.texts, range(len(self.source.texts)))[0]
         first = passed(self.flow, self.judge, examples_of(batch.inputs, len(batch.numbers), (0,)))
-        begun = time.monotonic()
-        whole = passed(self.flow, self.judge, batch.inputs)
-        self.pace, ended = time.monotonic() - begun, time.monotonic()
+        given = begun(self.flow, self.judge, batch.inputs)
+        times = [time.monotonic()]
+        whole = ran(self.flow, self.judge, *given)
+        times.append(time.monotonic())
         changes_at(whole, whole.starts[-1])
-        self.head = min(1.0, (time.monotonic() - ended) / self.pace)
+        self.pace = times[1] - times[0]
+        self.head = min(1.0, (time.monotonic() - times[1]) / self.pace)
         ends = (one_state(one.starts[-1]) for one in (whole, first))
         pairs = (whole.output[:1], first.output), (next(ends)[:1], next(ends))
         if all(a.shape == b.shape and bool((a - b).abs().max() <= ALIKE * b.abs().max()) for a, b in pairs):
