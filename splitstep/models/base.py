@@ -9,8 +9,6 @@ with G_k and H_k drawn as usual. So W(t) has the variance of the usual initialis
 of the seed, the matrix's name and t. A layer has the weights of its middle.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

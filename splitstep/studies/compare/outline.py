@@ -1,7 +1,5 @@
 """The plan of a comparison as a record, and what it says: what it takes here, arm by arm, and what it can detect."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """How long an inspection takes: an estimate before it begins, and how much is left while it runs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from typing import final

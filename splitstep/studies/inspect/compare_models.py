@@ -3,8 +3,6 @@
 What compares a model with itself is exactly 0, except CKA, which is 1.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

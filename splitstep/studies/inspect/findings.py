@@ -1,7 +1,5 @@
 """What was found in a model, as the record that is stored: made of the units that are there, and of nothing else."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from itertools import count, takewhile
 from typing import Any, NamedTuple

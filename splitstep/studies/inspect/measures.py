@@ -1,7 +1,5 @@
 """What sentences about a model need beside probes and cuts: figures text by text, of batches that have passed it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """What an inspection measures beside the registered probes: sizes, states, their paths, and layers left out."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What is measured of a model, and on how many texts: in three depths, of which each adds to the one before."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 What is found is kept unit by unit, so that what was interrupted continues, and a deeper look adds to what is there.
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, replace
