@@ -17,11 +17,11 @@ LISTED = re.compile(r"^(Other [^\n]*:)\n((?:  .*\n?)+)", re.M)
 
 
 class Docstrings(griffe.Extension):
-    """Docstrings of verbs in Google's style; in all of them f[name](x) is a call, not a link."""
+    """Docstrings of verbs in Google's style; in all of them f[name](x) and f[i][j] are no links."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
-            obj.docstring.value = obj.docstring.value.replace("](", "]\\(")
+            obj.docstring.value = re.sub(r"\](?=[(\[])", r"]\\", obj.docstring.value)
 
     def on_function_instance(self, *, func: griffe.Function, **_: Any) -> None:
         found = getattr(splitstep, func.name, None) if ".doors." in func.path else None

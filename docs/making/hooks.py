@@ -7,6 +7,7 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import fields
 from os.path import normpath, relpath
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -36,6 +37,17 @@ SECTIONS = (  # of the reference: a title, and the modules whose names stand bel
     ("Integration", ("splitstep.integrate", "splitstep.stack", "splitstep.reversible")),
     ("Models", ("splitstep.models", "splitstep.inference", "splitstep.opening", "splitstep.flows", "splitstep.probes")),
     ("Values", ("",)),
+)
+RESULTS = (  # whose attributes and methods the reference shows
+    "experiments.result.Result", "studies.compare.result.Comparison", "studies.inspect.result.Inspection",
+    "studies.inspect.result.ModelFindings", "studies.inspect.result.Series", "studies.orders.Orders",
+    "studies.orders.Row", "studies.trajectory.Trajectory", "studies.ablate.result.Ablation",
+    "studies.glue.result.GlueResult", "studies.distil.result.DistilResult",
+)  # fmt: skip
+MEMBERS = '\n    options:\n      members: null\n      filters: ["!^_(?!repr_html_$)"]'
+OF_ALL = (
+    "\n    options:\n      inherited_members: true"
+    "\n      members: [verdict, frame, plot, _repr_html_, json, document, records, save, save_page]"
 )
 FENCED = re.compile(r"(^```.*?^```$)", re.M | re.S)
 
@@ -85,8 +97,21 @@ def reference() -> str:
     for name in sorted(set(ss.__all__) - {"__version__"}, key=str.lower):
         module = home(getattr(ss, name))
         title = next(title for title, starts in SECTIONS if module.startswith(starts))
-        found[title].append(f"::: splitstep.{name}")
+        found[title].append(f"::: splitstep.{name}{MEMBERS if name == 'Scheme' else ''}")
+    shown = [f"::: splitstep.{name}{MEMBERS if i else OF_ALL}" for i, name in enumerate(RESULTS)]
+    found = {"Letters": [letters()], "Verbs": found.pop("Verbs"), "Results": shown} | found
     return "\n\n".join("\n\n".join([f"## {title}", *names]) for title, names in found.items() if names)
+
+
+def letters() -> str:
+    """The letters of schemes, `ss.letters.LETTERS`: what each field is, and its options with their defaults."""
+    rows = ["| letter | field | mixes tokens | keeps for generation | options |", "|---|---|---|---|---|"]
+    for name in sorted(ss.letters.OWN):
+        one = ss.letters.LETTERS[name]
+        options = ", ".join(f"`{each.name}={each.default}`" for each in fields(one.options)) or "none"
+        rows.append(f"| `{name}` | {one.title} | {'yes' if one.mixes else 'no'} | {one.state} | {options} |")
+    said = "`ss.letters.LETTERS` has them by name, and `@ss.letter` adds one. An option: `model.letters.A.qk_norm=rms`."
+    return "\n".join([said, "", *rows])
 
 
 def home(value: Any) -> str:
