@@ -9,6 +9,7 @@ import shutil
 import signal
 from functools import cache
 from pathlib import Path
+from random import uniform
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
@@ -201,6 +202,24 @@ def test_killed_and_begun_again_it_ends_as_one_that_never_was(verb: str, tmp_pat
         one = scene(verb, folder)
         assert one.run(at=max(1, round(share * ended.operations))).code == -signal.SIGKILL
         check_finishes(one)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("verb", VERBS)
+def test_killed_after_any_time_it_ends_as_one_that_never_was(verb: str, tmp_path: Path) -> None:
+    """From outside, wherever it is then; other times each night."""
+    left, ended, _ = whole(verb)
+    for number in range(5):
+        (folder := tmp_path / str(number)).mkdir()
+        one, seconds = scene(verb, folder), uniform(0.0, ended.seconds)
+        process = one.begin().process
+        process.join(seconds)
+        process.kill()
+        process.join()
+        assert process.exitcode in (0, -signal.SIGKILL), seconds
+        if process.exitcode:
+            check_finishes(one)
+        assert one.left == left, seconds
 
 
 @pytest.mark.slow
