@@ -1,5 +1,6 @@
 """Arms by their texts: what each means, and which are refused."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from strangers import FUTURE, gpt2, llama, write_block, write_config
 
 from splitstep.models.cost import TOLERANCE
 from splitstep.models.leaks import leak_of
+from splitstep.opening.others import build
 from splitstep.recipe import Recipe
 from splitstep.schemes import scheme
 from splitstep.shelf import SHELF
@@ -160,7 +162,7 @@ def test_networks_of_others_have_the_size_and_tying_of_the_first_arm(
     asked = recipe("model.positions=rotary")
     task = asked.load_task()
     arms = fitted_arms(read_arms([*texts, f"{texts[1]} model.layers=1"], asked), asked, task)
-    others = [build_model(one.entrant.recipe, task).config for one in arms[1:]]
+    others = [build(one.entrant.recipe, task, math.inf).config for one in arms[1:]]
     found = [(c.hidden_size, c.num_hidden_layers, c.num_attention_heads, c.tie_word_embeddings) for c in others]
     assert found == [size, size, (size[0], 1, *size[2:])]
     assert others[1].around.positions == "learned", "rotary positions are inside of attention"

@@ -2,21 +2,18 @@
 against cost, diagrams, what was matched, how to reproduce it.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 from ...experiments.ladder import EQUAL_COST
 from ...experiments.sections import BAND, LOSS, STEP, by_step, curves_chart, pictures, reproduce, summary
-from ...experiments.statistics import FEWEST, Bounds, Estimate, detectable, jointly, paired_difference
+from ...experiments.statistics import FEWEST, Estimate, paired_difference
 from ...notation import shortened
-from ...report.charts import Axis, Forest, Line, LineChart, Point, PointChart
+from ...report.charts import Axis, Line, LineChart, Point, PointChart
 from ...report.document import Beside, Document, Evidence, Note, Part, Verdict, folded
-from ...support.words import counted, listed
+from ...support.words import listed
 from ...tasks.measures import Metric, title_of
-from .lead_charts import against_budget, bar, forest, signed
+from .lead_charts import against_budget, forest
 from .result import Comparison, Row
 from .sentence import compared_in_words
-from .standing import designed, detects, findings, floor_of, unit_of
+from .standing import detects, findings, floor_of, unit_of
 from .tables import comparison_tables
 
 DIAGRAMS = (
@@ -30,7 +27,7 @@ def document(result: Comparison) -> Document:
     """The whole document."""
     main, *tests, losses, matched, runs = comparison_tables(result)
     first, *curves = loss_curves(result)
-    lead = leading(result) if result.design else differences_forest(result)
+    lead = leading(result)
     parts = [
         *(lead or [first]),
         summary(result.made, result.trials, {"scheme": len(result.rows), "seed": len(result.seeds)}),
@@ -44,7 +41,7 @@ def document(result: Comparison) -> Document:
         *reproduce(result.made, result.trials, "splitstep.studies.compare.compare(...)"),
     ]  # fmt: skip
     title = f"{result.task}: {', '.join(row.name for row in result.rows)}"
-    verdict = arms_verdict(result) if result.design else compare_verdict(result)
+    verdict = verdict_of(result)
     return Document(title, parts, verdict, "" if verdict.kind == "too few" else headline(result))
 
 
@@ -54,14 +51,7 @@ def headline(result: Comparison) -> str:
     if len(result.rows) == 1:
         return f"{first} was trained alone; nothing was compared."
     words = {"ahead": "better than", "behind": "worse than", "inside": "within the margin of"}
-    if result.design:
-        found = [(one.arm, words.get(one.decision.word, "")) for one in findings(result)[1:]]
-    else:
-        better = {True: "better than", False: "worse than"}
-        found = [
-            (gap.name, better[(gap.joint.mean > 0) == result.metric.higher_is_better] if gap.apart else "")
-            for gap in gaps_of(result)
-        ]
+    found = [(one.arm, words.get(one.decision.word, "")) for one in findings(result)[1:]]
     groups = {word: [name for name, own in found if own == word] for word in dict.fromkeys(own for _, own in found)}
     still = groups.pop("", [])
     if not groups:
@@ -71,33 +61,17 @@ def headline(result: Comparison) -> str:
     return f"{'; '.join(clauses)}."
 
 
-def differences_forest(result: Comparison) -> list[Part]:
-    """The difference of each scheme to the first beside zero, with the intervals of the verdict."""
-    first, gaps, unit = shortened(result.rows[0].name), gaps_of(result), unit_of(result.metric)
-    bars = [bar(gap.name, gap.joint, unit) for gap in gaps]
-    better = "higher" if result.metric.higher_is_better else "lower"
-    what = f"difference of {title_of(result.metric)} to {first}, {unit.name}; {better} is better"
-    note = f"Intervals are corrected for {len(gaps)} comparisons." if len(gaps) > 1 else ""
-    title = f"Difference to {first}"
-    shown = Forest(title, Axis(what, signed(unit)), bars, "mean [95% interval]", "chart-differences", note)
-    return [shown] if bars else []
-
-
 def leading(result: Comparison) -> list[Part]:
-    """The leads of arms that are named alone, beside the noise, and against the budget."""
-    (first, *arms), unit, design = findings(result), unit_of(result.metric), designed(result)
-    parts = forest(first.arm, arms, floor_of(result), unit)
+    """The leads, of arms that are named alone beside the noise and against the budget."""
+    (first, *arms), unit, design = findings(result), unit_of(result.metric), result.design
+    parts = forest(first.arm, arms, floor_of(result) if design else None, unit)
+    if design is None:
+        return parts[:1]
     if len(design.budgets) > 1:
         x = Axis("budget, in the recipe's steps", "{:g}", log=True)
         chart = against_budget(first.arm, arms, x, design.budgets, unit)
         parts.append(Evidence(chart.title, [chart]))
     return parts
-
-
-def arms_verdict(result: Comparison) -> Verdict:
-    """The sentence about arms that are named alone."""
-    (first, *arms), design = findings(result), designed(result)
-    return compared_in_words(first, arms, detects(result), design.margin, unit_of(result.metric))
 
 
 def loss_curves(result: Comparison) -> list[Part]:
@@ -181,46 +155,15 @@ def quality(result: Comparison, count: str, title: str, name: str) -> PointChart
     return PointChart("", x, metric_axis(result), points, reads, name)
 
 
-class Gap(NamedTuple):
-    """The difference of a row to the first one, with an interval that holds for all rows at once."""
-
-    name: str
-    found: Estimate  # as the table has it
-    joint: Estimate
-
-    @property
-    def few(self) -> bool:
-        return self.found.n < FEWEST or self.found.low is None
-
-    @property
-    def apart(self) -> bool:
-        return not self.few and self.joint.sign != 0
-
-
-def compare_verdict(result: Comparison) -> Verdict:
-    """Which schemes are better or worse than the first, or how large a difference the seeds can detect."""
-    first, *others = result.rows
-    if first.test is None:
-        return Verdict("too few", f"No run of {shortened(first.name)} gave a figure.")
-    if not others:
-        return Verdict("open", alone(result.metric, first, first.test))
-    found = [(shortened(row.name), difference(result, row)) for row in others]
-    gaps = gaps_of(result)
-    told = [gap for gap in gaps if gap.apart]
-    if all(gap.few for gap in gaps):
-        kind, clauses = "too few", [too_few(result, gaps)]
-    else:
-        kind, clauses = "settled" if told else "open", decided(result, gaps, told)
-    lost = [name for name, one in found if one is None]
-    clauses += [f"{listed(lost)} gave no figure to compare"] if lost else []
-    return Verdict(kind, f"{'; '.join(clauses)}.")
-
-
-def gaps_of(result: Comparison) -> list[Gap]:
-    """The differences to the first row that are known, with intervals that hold at once."""
-    found = [(shortened(row.name), difference(result, row)) for row in result.rows[1:]]
-    known, bounds = [(name, one) for name, one in found if one], Bounds(result.metric.least, result.metric.greatest)
-    return [Gap(name, one, jointly(one, len(known), bounds)) for name, one in known]
+def verdict_of(result: Comparison) -> Verdict:
+    """Which rows are ahead of the first or behind it, or how large a difference the seeds would show."""
+    row, unit = result.rows[0], unit_of(result.metric)
+    if row.test is None:
+        return Verdict("too few", f"No run of {shortened(row.name)} gave a figure.")
+    if len(result.rows) == 1:
+        return Verdict("open", alone(result.metric, row, row.test))
+    first, *arms = findings(result)
+    return compared_in_words(first, arms, detects(result), result.design and result.design.margin, unit)
 
 
 def alone(metric: Metric, row: Row, test: Estimate) -> str:
@@ -229,71 +172,3 @@ def alone(metric: Metric, row: Row, test: Estimate) -> str:
     interval = test.lacks or f"95% interval {form.format(test.low)} to {form.format(test.high)}"
     said = f"{shortened(row.name)} has a test {title_of(metric)} of {form.format(test.mean)} ({interval})"
     return f"{said}; nothing was compared."
-
-
-def decided(result: Comparison, gaps: Sequence[Gap], told: Sequence[Gap]) -> list[str]:
-    """The schemes that differ significantly from the first, then those that do not."""
-    many = f"corrected for {len(gaps)} comparisons"
-    clauses = [better_or_worse(result, gap) for gap in told]
-    clauses += [f"intervals are {many}"] if len(gaps) > 1 and told else []
-    clauses += left_open(result, gaps)
-    if not told and any(gap.found.sign for gap in gaps):
-        clauses.append(f"the intervals in the table are not {many}")
-    return clauses
-
-
-def difference(result: Comparison, row: Row) -> Estimate | None:
-    """The difference to the first scheme; of translators that on the first test set, over sentences and seeds."""
-    if not result.tests:
-        return row.difference
-    wanted = result.tests[0].split, row.scheme, row.arm
-    return next((one.difference for one in result.tests if (one.split, one.scheme, one.arm) == wanted), None)
-
-
-def better_or_worse(result: Comparison, gap: Gap) -> str:
-    """By how much a scheme is better or worse than the first."""
-    mean, low, high, _ = gap.joint
-    word = "better" if (mean > 0) == result.metric.higher_is_better else "worse"
-    near, far = sorted(abs(end) for end in (low, high) if end is not None)
-    return (
-        f"{gap.name} is {word} than {shortened(result.rows[0].name)} by {difference_text(result.metric, abs(mean))} "
-        f"(95% interval {difference_text(result.metric, near, '')} to {difference_text(result.metric, far, '')})"
-    )
-
-
-def left_open(result: Comparison, gaps: Sequence[Gap]) -> list[str]:
-    """The schemes that do not differ significantly from the first, and the difference that the seeds can detect."""
-    still = [gap for gap in gaps if not gap.apart]
-    if not still:
-        return []
-    seeds = counted(min(gap.found.n for gap in still), "seed")
-    do = "do" if len(still) > 1 else "does"
-    none = "No arm differs" if any(row.arm for row in result.rows) else "No scheme differs"
-    who = f"{listed([gap.name for gap in still])} {do} not differ" if len(still) < len(gaps) else none
-    sizes = [size for gap in still if (size := detectable(gap.found, len(gaps))) is not None]
-    found = f"{who} significantly from {shortened(result.rows[0].name)}"
-    return [found, power(result.metric, max(sizes), seeds)] if sizes else [f"{found} over {seeds}"]
-
-
-def power(metric: Metric, size: float, seeds: str) -> str:
-    """The difference that this many seeds can detect; none, if it is larger than any that there can be."""
-    if metric.least is not None and metric.greatest is not None and size > metric.greatest - metric.least:
-        return f"{seeds} spread too much to detect any difference with 80% power"
-    return f"{seeds} can detect a difference of {difference_text(metric, size)} with 80% power"
-
-
-def too_few(result: Comparison, gaps: Sequence[Gap]) -> str:
-    """What is missing for an interval."""
-    names = listed([shortened(result.rows[0].name), *(gap.name for gap in gaps)])
-    most = max((gap.found.n for gap in gaps), default=0)
-    if most == 0:
-        return f"No other scheme has a figure to compare with {names}'s"
-    if most >= FEWEST:
-        return f"All {most} seeds give the same difference, so too few seeds show the spread between {names}"
-    return f"{'One seed is' if most == 1 else 'Two seeds are'} too few to compare {names}: use --seeds 5"
-
-
-def difference_text(metric: Metric, size: float, unit: str = " points") -> str:
-    """A difference of a metric; of percentages it is in points, since a per cent of them would be something else."""
-    text = metric.format.format(size)
-    return f"{text[:-1]}{unit}" if text.endswith("%") else text

@@ -4,24 +4,26 @@ change, and how much training it saves. All of it follows from the trials.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...experiments import noise
 from ...experiments.experiment import sample
 from ...experiments.ladder import Ladder, Multiplier, Trend, leads, multiplier, trend
-from ...experiments.looks import Decision, follow
+from ...experiments.looks import Decision, follow, word_of
 from ...experiments.noise import Floor, in_floors
 from ...experiments.outlook import Outlook, outlook
-from ...experiments.statistics import FEWEST, Bounds
+from ...experiments.statistics import FEWEST, POWER, Bounds, Estimate, detectable, jointly
 from ...experiments.trials import Trial, figure_on, observed
 from ...experiments.tuning import tune
+from ...notation import shortened
 from ...tasks.measures import Metric, title_of
 from .design import AT, NATS, Design, looks_of, losses_of
 from .sentence import Finding, Unit
 
 if TYPE_CHECKING:
-    from .result import Comparison
+    from .result import Comparison, Row
 
 Figures = dict[int, float]  # the test figure of each seed that finished with one
 
@@ -47,6 +49,8 @@ class Arms(NamedTuple):
 
 def findings(result: Comparison) -> list[Finding]:
     """What is known of each arm, the first one's own first."""
+    if result.design is None:
+        return scheme_findings(result)
     design, rows = designed(result), result.rows
     arms, (first, *others) = Arms(result.trials, result.metric), [row.arm for row in rows]
     edges, floor, largest = at_edge(result), floor_of(result), design.largest
@@ -66,6 +70,37 @@ def findings(result: Comparison) -> list[Finding]:
     return found
 
 
+def scheme_findings(result: Comparison) -> list[Finding]:
+    """What is known of rows that are schemes, perhaps with arms or settings: differences at one number of seeds."""
+    first, *others = result.rows
+    known = [(row, difference_of(result, row)) for row in others]
+    many, found = max(1, sum(one is not None for _, one in known)), list[Finding]()
+    for row, one in known:
+        lead = None if one is None else joint_lead(one, many, result.metric)
+        cost = row.cost.flops / first.cost.flops
+        found.append(Finding(
+            shortened(row.name), Decision(word_of(lead, None, False, False), lead, lead.n if lead else 0), cost=cost,
+            lost=row.diverged,
+        ))  # fmt: skip
+    return [Finding(shortened(first.name), Decision("open", None, 0), lost=first.diverged), *found]
+
+
+def difference_of(result: Comparison, row: Row) -> Estimate | None:
+    """The difference to the first scheme; of translators that on the first test set, over sentences and seeds."""
+    if not result.tests:
+        return row.difference
+    wanted = result.tests[0].split, row.scheme, row.arm
+    return next((one.difference for one in result.tests if (one.split, one.scheme, one.arm) == wanted), None)
+
+
+def joint_lead(found: Estimate, many: int, metric: Metric) -> Estimate:
+    """A difference as a lead, with an interval that holds for so many at once; too few seeds have none, though
+    sentences may."""
+    wide = jointly(found, many, Bounds(metric.least, metric.greatest))
+    lead = wide if metric.higher_is_better else wide.turned
+    return lead if lead.n >= FEWEST else lead._replace(low=None, high=None)
+
+
 def designed(result: Comparison) -> Design:
     """The design of a comparison of arms that are named alone."""
     assert result.design is not None
@@ -82,6 +117,8 @@ def at_edge(result: Comparison) -> tuple[str, ...]:
 
 def detects(result: Comparison) -> Outlook | None:
     """What the seeds detect by the spread that was found: the largest of the arms that are open."""
+    if result.design is None:
+        return schemes_detect(result)
     design, arms = designed(result), Arms(result.trials, result.metric)
     first, *others = [row.arm for row in result.rows]
     found = list[Outlook]()
@@ -91,6 +128,17 @@ def detects(result: Comparison) -> Outlook | None:
             looks = looks_of(design, len(own), len(others)) if design.until_decided else None
             found.append(outlook(spread, len(own), len(others), looks))
     return max(found, key=lambda one: one.size, default=None)
+
+
+def schemes_detect(result: Comparison) -> Outlook | None:
+    """As `detects`, of rows that are schemes."""
+    metric = result.metric
+    known = [one for row in result.rows[1:] if (one := difference_of(result, row))]
+    still = [one for one in known if one.n >= FEWEST and not joint_lead(one, len(known), metric).sign]
+    size = max((size for one in still if (size := detectable(one, len(known)))), default=math.inf)
+    if size > (math.inf if metric.least is None or metric.greatest is None else metric.greatest - metric.least):
+        return None  # larger than any that there can be
+    return None if size == math.inf else Outlook(size, size, size, min(one.n for one in still), POWER)
 
 
 def unit_of(metric: Metric) -> Unit:
