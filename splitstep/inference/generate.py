@@ -39,9 +39,6 @@ class Sampling:
             raise ValueError("a temperature of 0 takes the likeliest token: leave out --top-k and --top-p")
         check_int64("the seed", self.seed)
 
-    def generator(self) -> torch.Generator:
-        return torch.Generator().manual_seed(self.seed)
-
     def draw(self, logits: Tensor, random: torch.Generator) -> int:
         """A token; logits [V] on the CPU."""
         if not logits.isfinite().all():
@@ -109,15 +106,10 @@ class StopWords:
         if ends:
             _, start, self.found = min(ends)
             return self.held[:start]
-        keep = max((self._begun(word) for word in self.words), default=0)
-        free = len(self.held) - keep
+        begun = ((word, n) for word in self.words for n in range(1, min(len(word), len(self.held) + 1)))
+        free = len(self.held) - max((n for word, n in begun if self.held.endswith(word[:n])), default=0)
         piece, self.held = self.held[:free], self.held[free:]
         return piece
-
-    def _begun(self, word: str) -> int:
-        """How many of the last characters are a beginning of the word."""
-        longest = min(len(word) - 1, len(self.held))
-        return next((n for n in range(longest, 0, -1) if self.held.endswith(word[:n])), 0)
 
 
 def until_stopped(pieces: Iterable[str], stop: StopWords) -> Iterator[str]:
@@ -213,7 +205,7 @@ def sample(model: Any, length: int, given: list[int], tokens: int, sampling: Sam
     """The tokens that follow. The model sees a window of this length; when it is full, its second half begins anew.
     A model without a cache reads the whole window for each token."""
     device = next(model.parameters()).device
-    random = sampling.generator()
+    random = torch.Generator().manual_seed(sampling.seed)
     ids, new, cache, seen = list(given), list(given)[-length:], None, 0
     with unplanned_attention():
         for _ in range(tokens):

@@ -47,13 +47,10 @@ class Predictions:
 
     def json(self) -> dict[str, Any]:
         """The result as JSON values."""
-        if not self.labels:
-            found = [{"number": one[0]} for one in self.outputs]
-        else:
-            found = [
-                {"label": self.labels[i], "probability": one[i], "probabilities": one}
-                for i, one in zip(self.best(), self.outputs, strict=True)
-            ]
+        found: list[dict[str, Any]] = [{"number": one[0]} for one in self.outputs]
+        if self.labels:
+            pairs = zip(self.best(), self.outputs, strict=True)
+            found = [{"label": self.labels[i], "probability": one[i], "probabilities": one} for i, one in pairs]
         return {"run": self.run, "labels": list(self.labels), "predictions": found, "cut": self.cut}
 
 
@@ -79,16 +76,12 @@ def predict_run(path: Path, lines: Sequence[str], progress: Progress | None = No
     if kind == "image":
         return predictions(path, run, partial(image_inputs, lines), progress)
     texts = [tuple(line.split("\t")) for line in lines]
-    check_texts(texts, RunDirectory(path).environment().data.get("texts", 1))
-    return predictions(path, run, partial(text_inputs, texts), progress)
-
-
-def check_texts(texts: Sequence[tuple[str, ...]], wanted: int) -> None:
-    """Refuse lines with more or fewer texts than the model was trained with."""
+    wanted = RunDirectory(path).environment().data.get("texts", 1)  # as many as the model was trained with
     for number, one in enumerate(texts, 1):
         if len(one) != wanted:
             needs = "two, with a tab between them" if wanted == 2 else "one: remove the tabs"
             raise ValueError(f"line {number} has {counted(len(one), 'text')}, and the model reads {needs}")
+    return predictions(path, run, partial(text_inputs, texts), progress)
 
 
 def text_inputs(texts: Sequence[tuple[str, ...]], folder: Path, config: Any) -> Inputs:

@@ -8,8 +8,6 @@ maximum and a sum of exponentials of its own: one exponential for each logit, an
 Hashing: integers are unsigned, so that shifts bring zeros from the left and products wrap around.
 """
 
-from __future__ import annotations
-
 from math import gcd
 from typing import Any
 

@@ -111,7 +111,7 @@ def test_models_that_do_not_fit_are_one_line(
         (swapped, "stdlib", 'has a tokenizer with other tokens than task "stdlib"'),
         (by_bytes[0], "digits", 'holds a GPT2LMHeadModel, and task "digits" needs a SplitstepForImageClassification'),
         (by_bytes[0], "numbers", '"numbers" needs a run: splitstep evaluate RUN'),
-        (by_bytes[0], "text", "option path is missing"),
+        (by_bytes[0], "text", "option train is missing"),
         (run, "stdlib", "is a run, which has its own task: leave out --task stdlib"),
     ):
         assert message in refusal(capsys, "evaluate", model, "--task", name)

@@ -53,7 +53,7 @@ def probabilities(logits: list[float], temperature: float, top_k: int, top_p: fl
 def test_tokens_are_drawn_with_these_probabilities(temperature: float, top_k: int, top_p: float) -> None:
     logits, draws = [0.1, 2.0, -1.0, 1.2, 0.7, -0.4, 1.9, 0.0, -2.0], 4000
     sampling = Sampling(temperature, top_k, top_p)
-    random, counts = sampling.generator(), [0] * len(logits)
+    random, counts = torch.Generator().manual_seed(sampling.seed), [0] * len(logits)
     for _ in range(draws):
         counts[sampling.draw(torch.tensor(logits), random)] += 1
     expected = probabilities(logits, temperature, top_k, top_p)
