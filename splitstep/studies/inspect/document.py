@@ -1,6 +1,6 @@
 """What an inspection says: a headline, the particles, sentences with figures, then what was measured, folded."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from statistics import fmean, stdev
 
 from ...experiments.sections import reproduced
@@ -29,6 +29,7 @@ READING = (
 )
 SHORT_NOTE = "Means over texts; the page has their spread and the other model beside them."
 LAYERS_NOTE = "Means over texts; small print: the standard deviation over texts, and the other model's mean."
+STOPPED = "Interrupted after {}. The same command continues."
 ABSENT = "Not said, since its rule fails: {}."
 BESIDE_NOTE = "This model minus the one beside it, text by text, with intervals that hold at once in 95% of the cases."
 LIST_NOTE = (
@@ -44,23 +45,23 @@ COORDINATES_NOTE = (
 def document(result: Inspection) -> Document:
     """One picture, then the sentences, then what they rest on: what was measured, and no more."""
     said, particles, cuts = sentences(result), list(particle_charts(result)), list(cut_charts(result))
-    call = "splitstep.studies.inspect.inspection(...)"
+    swapped, known = [*swap_chart(result), *curves(result, "Beside it")], ("commit", "date", "versions")
     parts = [
         *(particles or cuts)[:1],
-        *unfinished(result),
+        *([Note(STOPPED.format(result.unfinished), plain=True)] if result.unfinished else []),
         *(Verdict("settled", one.text, one.section) for one in said.sentences),
-        *absent(said),
+        *([Note(ABSENT.format("; ".join(f"{one.name} ({one.why})" for one in said.absent)))] if said.absent else []),
         Note(about(result)),
         *section("Tokens of the other model", particles[1:]),
         *section("Health", [models_table(result)]),
         *section("Layers left out", [*(cuts if particles else cuts[1:]), lists_table(result)]),
         *section("Outlier coordinates", [coordinates_table(result), *curves(result, "Outlier coordinates")]),
-        *section("Beside it", [differences_table(result), *beside(result)]),
+        *section("Beside it", [differences_table(result), *arranged(swapped)]),
         *sections(result),
         *gradient(result),
         *([shortened(layers)] if (layers := layers_table(result)).rows else []),
         *folded([layers, missing_table(result)]),
-        *reproduced(result.made, call, result.made.entries("commit", "date", "versions")),
+        *reproduced(result.made, "splitstep.studies.inspect.inspection(...)", result.made.entries(*known)),
     ]
     return Document(f"Inside {result.model.label}", parts, verdict(result, said), headline(result, said))
 
@@ -74,7 +75,7 @@ def headline(result: Inspection, said: Said) -> str:
     clauses = [f"it differs from {other.label}"] if other and not other.random and "against" in found else []
     clauses += [layers_in_words(model)] if "layers" in found else []
     clauses += [f"{attending(model)} to the first token"] if "first token" in found else []
-    clauses += ["few coordinates hold much of the norm"] if "outliers" in found else []
+    clauses += ["a few coordinates hold much of the norm"] if "outliers" in found else []
     clauses += ["all weights and states are finite"] if "health" in found else []
     return f"{sentence('; '.join(clauses[:2]))}." if clauses else ""
 
@@ -105,26 +106,10 @@ def verdict(result: Inspection, said: Said) -> Verdict:
     return Verdict("settled", "\n".join([*(one.text for one in said.sentences), *more]))
 
 
-def unfinished(result: Inspection) -> Iterator[Note]:
-    if result.unfinished:
-        yield Note(f"Interrupted after {result.unfinished}. The same command continues.", plain=True)
-
-
-def absent(said: Said) -> Iterator[Note]:
-    """Which sentences are not there, and why."""
-    if said.absent:
-        yield Note(ABSENT.format("; ".join(f"{one.name} ({one.why})" for one in said.absent)))
-
-
 def section(title: str, parts: Sequence[Part]) -> list[Part]:
     """Parts that are folded under a title to which sentences link; none, if they are empty tables."""
     filled = [one for one in parts if not isinstance(one, Table) or one.rows]
     return [Evidence(title, filled)] if filled else []
-
-
-def beside(result: Inspection) -> list[Part]:
-    """Charts of two models of one shape."""
-    return arranged([*swap_chart(result), *curves(result, "Beside it")])
 
 
 def gradient(result: Inspection) -> list[Part]:
