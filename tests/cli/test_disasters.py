@@ -254,7 +254,8 @@ def test_an_inspection_that_is_interrupted_has_a_page_with_what_there_is(tmp_pat
 @pytest.mark.parametrize("verb", selected("schemes"))
 def test_a_signal_ends_in_one_line(verb: str, number: int, tmp_path: Path) -> None:
     one, last = scene(verb, tmp_path), whole(verb)[1].operations
-    ended = one.run(at=max(1, round(0.4 * last)), number=number)
+    share = 0.2 if verb == "distil" else 0.4  # a run of four steps: in the last one it is too late to stop
+    ended = one.run(at=max(1, round(share * last)), number=number)
     assert ended.code == 128 + number, ended
     assert "Traceback" not in "".join(ended.told)
     assert "interrupted" in ended.told[-1] or "The run stopped" in ended.told[-1]
