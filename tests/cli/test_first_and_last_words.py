@@ -71,9 +71,10 @@ def test_a_refusal_after_the_first_words_is_the_last_line(tmp_path: Path) -> Non
     words = [sys.executable, "-m", "splitstep", "inspect", "nowhere/at/all"]
     ended = subprocess.run(words, cwd=tmp_path, text=True, capture_output=True)
     assert (ended.returncode, ended.stdout, list(tmp_path.iterdir())) == (2, "", [])
-    told = ended.stderr.splitlines()
-    assert told[0] == "inspect  to runs/inspect-all; loading PyTorch"
+    first, *told = said_on_a_terminal(words, tmp_path)
+    assert first == "inspect  to runs/inspect-all; loading PyTorch"
     assert "nowhere/at/all is not there" in error_of(told, "inspect")
+    assert told == ended.stderr.splitlines()
 
 
 def test_a_folder_with_another_result_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
