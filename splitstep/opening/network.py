@@ -1,7 +1,6 @@
 """A pretrained model as the network that a run trains: the one that `start` names, or some of its layers."""
 
 import hashlib
-from copy import deepcopy
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -11,10 +10,9 @@ from torch import Tensor
 
 from ..flows.examples import made_up
 from ..flows.foreign import ForeignFlow
-from ..flows.layers import check_causal, layers_of, with_layers
+from ..flows.layers import check_causal, with_layers
 from ..models import SplitstepModel
 from ..models.cost import Cost
-from ..models.counted import counted
 from ..recipe import Recipe
 from ..schemes import name_of
 from ..tasks import Batch, Task
@@ -22,9 +20,9 @@ from ..tasks.instruct import Instruct
 from ..training.checkpoint import list_checkpoints
 from ..training.directory import RunDirectory
 from ..training.networks import Network, NetworkSummary, norms_of_scheme
-from ..training.result import RunResult, SchemeName, Shape, Start, escaped
-from .configs import width_entry
+from ..training.result import RunResult, SchemeName, Start, escaped
 from .load import open_model
+from .others import about as about_others
 from .others import causal_card
 from .others import norms as norms_of_others
 
@@ -51,11 +49,7 @@ def start_of(model: Any, recipe: Recipe, task: Task, directory: RunDirectory) ->
 
 def about(model: Any, task: Task) -> NetworkSummary:
     """What a run's result says of the model."""
-    layers, config = len(layers_of(model, type(model).__name__)), model.config.get_text_config()
-    width, key = model.get_output_embeddings().weight.shape[1], width_entry(config)
-    shape = Shape(layers, width, (key and getattr(config, key)) or 4 * width, 1.0)
-    found = counted(lambda: type(model)(deepcopy(model.config)), task.length)
-    return NetworkSummary(scheme_of(model), found, None, shape)
+    return about_others(model, task)._replace(scheme=scheme_of(model))
 
 
 def norms(model: Any, batch: Batch, seed: Tensor) -> tuple[list[float], list[float]]:

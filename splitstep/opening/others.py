@@ -138,9 +138,9 @@ def about(model: Any, task: Task) -> NetworkSummary:
         shape = config.around
         size = Shape(shape.layers, shape.width, shape.ffn, float(shape.step))
     else:
-        width = config.hidden_size
-        key = width_entry(config)
-        size = Shape(config.num_hidden_layers, width, (key and getattr(config, key)) or 4 * width, 1.0)
+        text, width = config.get_text_config(), model.get_output_embeddings().weight.shape[1]
+        key = width_entry(text)
+        size = Shape(len(layers_of(model, name)), width, (key and getattr(text, key)) or 4 * width, 1.0)
     found = counted(lambda: type(model)(deepcopy(config)), task.length)
     return NetworkSummary(SchemeName(name, ""), found, None, size)
 
