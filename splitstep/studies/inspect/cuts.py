@@ -4,8 +4,6 @@ A batch is passed once, and the states before each layer are kept: leaving out l
 A cost is a function of the layers that are gone already and of one more, so whoever calls may keep each and continue.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean

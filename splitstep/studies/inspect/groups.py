@@ -1,7 +1,5 @@
 """The work of an inspection as groups of units: those of a group share a pass, and each is kept as it is found."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple

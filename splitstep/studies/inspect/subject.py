@@ -1,7 +1,5 @@
 """A model on its texts: batches of one length, its passes, and the units that have been measured of it."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
