@@ -273,7 +273,7 @@ def test_what_is_said_about_two_kinds_of_networks_is_in_the_files() -> None:
 
     better, worse = (1, 3), (0, 2, 4)
     told = [f"{pairs['A F', seed]:.1%}" for seed in (*better, *worse)]
-    assert "tell in {} and {} of the held-out pairs".format(*told[:2]) in PRETRAIN
+    assert "predict correctly in {} and {} of the held-out pairs".format(*told[:2]) in PRETRAIN
     assert "stay at {}, {} and {}".format(*told[2:]) in PRETRAIN
     reached = [f"{pearson('lie', seed):.3f}".lstrip("0") for seed in (*better, *worse)]
     assert "reach {} and {} on STS-B".format(*reached[:2]) in PRETRAIN
