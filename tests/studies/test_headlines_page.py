@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from inspections import findings, inspected, series
 from scipy.stats import permutation_test
 
 from splitstep.experiments.study import STUDIES
@@ -17,6 +18,9 @@ from splitstep.report.document import Beside, Document, Evidence, Heading, Table
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.glue.document import Pairs, clause, headline, pairs_of
 from splitstep.studies.glue.result import LOSS, MEAN, SETTLE, GlueResult
+from splitstep.studies.inspect.evidence import Evidence as Measured
+from splitstep.studies.inspect.evidence import Health
+from splitstep.studies.inspect.result import Skipped
 
 RESULTS = Path(__file__).parents[2] / "results"
 STORED = (
@@ -60,6 +64,29 @@ def test_an_inspection_shows_particles_first_and_its_sentences_lead_to_folded_ev
     assert len(titles) == len(set(titles)) > 5
     ids = re.findall(r' id="([\w-]+)"', page)
     assert len(ids) == len(set(ids))
+
+
+HEALTH = Health((), (), 6.0, ())
+LOSSES = (2.0, 2.2, 2.4, 2.2)  # nats, well below a uniform guess
+
+
+def left_out(*costs: float) -> tuple[Skipped, ...]:
+    """Layers that cost so much alone."""
+    return tuple(Skipped(i, (cost - 0.01, cost, cost + 0.01, cost)) for i, cost in enumerate(costs))
+
+
+@pytest.mark.parametrize(("more", "said"), [
+    ({}, "All weights and states are finite."),
+    ({"losses": (5.9, 6.0, 6.1, 6.0)}, "The model has learned nothing."),
+    ({"skipped": left_out(0.5, 0.9)}, "No layer can be left out for free; all weights and states are finite."),
+    ({"skipped": left_out(0.0, 0.9)}, "One layer can be left out for free; all weights and states are finite."),
+    ({"skipped": left_out(0.0, 0.9, 0.05)}, "Some layers can be left out for free; all weights and states are finite."),
+    ({"series": (series("attention", "first token", "layer", [[0.1, 0.5, 0.6], [0.1, 0.51, 0.6], [0.1, 0.5, 0.61]]),)},
+     "Most layers attend to the first token; all weights and states are finite."),
+])  # fmt: skip
+def test_the_headline_of_an_inspection_follows_its_findings(more: dict[str, Any], said: str) -> None:
+    found = inspected(findings(**{"losses": LOSSES, "evidence": Measured(HEALTH), **more}))
+    assert found.document().headline == said
 
 
 def with_pairs(found: GlueResult, what: str, many: int) -> Pairs:
