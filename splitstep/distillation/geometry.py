@@ -16,8 +16,6 @@ from .records import wide
 
 SPANS = 1024
 """How many spans of a text a term compares at most, as in SRA: the first ones. So a text has at most 1024² pairs."""
-
-
 TINY = 1e-12  # a shorter vector has no direction; the limit of `normalize`
 
 

@@ -13,7 +13,7 @@ from ..models import KINDS, SplitstepConfig, SplitstepForTranslation
 from ..opening import Opened, open_model
 from ..recipe import NETWORKS, dictated, override, read_recipe
 from ..tasks import TASKS, Task
-from ..tasks.language import WindowOptions
+from ..tasks.corpora import WindowOptions
 from ..tasks.pairs.translation import Progress, Search, Translation
 from ..tasks.task import check_split
 from ..text.tokenizers import TOKENIZER

@@ -14,7 +14,7 @@ from ..opening import Opened, open_model
 from ..support.auto_classes import silent
 from ..support.documents import AGAIN, readable
 from ..tasks import TASKS, Task
-from ..tasks.language import Language
+from ..tasks.corpora import Language
 from ..text.open_tokenizer import named_ends
 from ..text.tokenizers import TOKENIZER
 from ..training import Recipe

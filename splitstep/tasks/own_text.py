@@ -15,7 +15,7 @@ from ..text.splits import SPLITS, split_at
 from ..text.subwords import LEAST, check_size, learn_bpe
 from ..text.tokenizers import END, Subwords
 from .cache import derived
-from .language import Language, WindowOptions
+from .corpora import Language, WindowOptions
 from .task import Data, DataNote, hashes, task_row
 
 NAME = "text"

@@ -6,12 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up_distil import SHAPES, one_tokenizer
 
-from splitstep.distillation.layers import key_layers, teacher_layer
 from splitstep.distillation.method import ALIASES, PRESETS, MethodLoss, parse_method
 from splitstep.distillation.records import Shape, Shapes
 from splitstep.distillation.terms import TERMS
 from splitstep.distillation.terms.divergences import SkewedKL
-from splitstep.distillation.terms.states import SpanStructure
+from splitstep.distillation.terms.states import SpanStructure, key_layers, teacher_layer
 from splitstep.flows.keys import places
 
 CANONICAL = {

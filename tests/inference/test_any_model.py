@@ -11,7 +11,7 @@ from tokenizer_kinds import word_level
 from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from splitstep.inference.evaluate import evaluate_model
-from splitstep.tasks import language, task
+from splitstep.tasks import corpora, task
 from splitstep.tasks.batching import spans
 from splitstep.text.tokenizers import byte_tokenizer
 from splitstep.training import read_recipe, train
@@ -84,7 +84,7 @@ def test_a_byte_model_of_transformers_is_scored_as_by_hand(
     folder, model = by_bytes
     found = evaluate_model(folder, "stdlib", [LIMIT], "valid")
     made = task("stdlib", {"limit": 3_000, "length": 24})
-    assert isinstance(made, language.Language)
+    assert isinstance(made, corpora.Language)
     losses: list[float] = []
     tokens = torch.from_numpy(made.arrays["valid"].astype("int64"))
     for start, first in spans(len(tokens), 24, 12):

@@ -13,8 +13,8 @@ from transformers import AutoTokenizer
 
 from splitstep.models import ImageConfig
 from splitstep.tasks import corpora, newsgroups, task
+from splitstep.tasks.corpora import Language
 from splitstep.tasks.images import DIGITS_STANDARD, MNIST_STANDARD, Standard
-from splitstep.tasks.language import Language
 from splitstep.tasks.sequences import SequenceTask
 from splitstep.training import read_recipe, train
 

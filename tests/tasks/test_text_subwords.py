@@ -16,7 +16,7 @@ from transformers import AutoTokenizer
 
 from splitstep import cli
 from splitstep.tasks import own_text as module
-from splitstep.tasks.language import Language
+from splitstep.tasks.corpora import Language
 from splitstep.tasks.own_text import TEXT as ROW
 from splitstep.tasks.own_text import TextOptions, blocks, encoded, held_out
 from splitstep.text.subwords import learn_bpe

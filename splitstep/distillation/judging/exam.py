@@ -19,8 +19,8 @@ from ...probes.similarity import linear_cka
 from ...text.alignment import align
 from ...text.instructions import Row
 from ...text.token_bytes import TokenBytes, token_bytes, utf8
-from ..layers import teacher_layer
 from ..records import wide
+from ..terms.states import teacher_layer
 from ..vocabulary import shared_vocabulary
 from . import reading as read
 from .answers import Answers, Writing, write_answers

@@ -16,10 +16,10 @@ from torch.nn import functional
 from ...kernels.loss import COLUMNS
 from ...kernels.softmax import softmax_kernels, softmax_of
 from ..geometry import SPANS, angles, centres, normalised, shares, structure
-from ..layers import projector
 from ..losses import row_count, row_mean
 from ..records import FINAL, MASSES, OUTPUT, Aligned, Outputs, Shapes, wide
 from . import Needs, Projectors, Term, check_limit, check_temperature
+from .states import projector
 
 ENTRIES = 2**22  # of a part's logits, if there are few points: 16 MiB in float32, of which about four exist at a time
 PARTS = 16  # at most: of many points a part is a sixteenth, for each part costs the same number of calls
