@@ -32,7 +32,7 @@ def weights_of(graph: Graph, start: int, ends: Sequence[int], frame: Frame) -> F
     if len(found) != 1:
         return None
     [f] = found.values()
-    return lambda x: by_head(f(frame.own(x)), shape)
+    return lambda x: (w := f(frame.own(x))).reshape(shape[0], -1, *w.shape[-2:])
 
 
 def attentions(graph: Graph, start: int, end: int, shape: torch.Size) -> Iterator[tuple[int, Function]]:
@@ -68,10 +68,6 @@ def is_weights(w: Tensor, shape: torch.Size) -> bool:
     """Whether these are shares of keys for each query: [.., T, S], at least 0, with sums of at most 1."""
     fits = w.dim() >= 3 and w.shape[-2] == shape[1] and w.numel() % (shape[0] * shape[1] * w.shape[-1]) == 0
     return fits and bool((w >= 0).all()) and bool((w.float().sum(-1) <= 1 + ROUNDING).all())
-
-
-def by_head(w: Tensor, shape: torch.Size) -> Tensor:
-    return w.reshape(shape[0], -1, *w.shape[-2:])
 
 
 def unfused(fused: Replay) -> Replay:

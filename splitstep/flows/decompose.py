@@ -10,12 +10,12 @@ from torch import Tensor
 
 from ..integrate import Step, integrate
 from ..parts import PROJECTIONS
-from ..scheme import Part, Program, Project, Scheme, Substep
+from ..scheme import Program, Project, Scheme, Substep
 from .blocks import Forward, exchanged, first_float, floats
 from .layout import PLAIN, Frame, Layout
 from .parts import WHOLE, Function, Letters, Piece, letters_of, pieces
 from .record import Functions, Record
-from .sums import Graph, Replacement, Residual, distance, read
+from .sums import Graph, Residual, distance, read
 
 TOLERANCE = 1e-5
 CHANGE = 1e-2  # of a change that may be missed: a branch held by mistake misses more, however small it is
@@ -141,7 +141,7 @@ def named(graph: Graph, call: BlockCall, letters: Letters | None) -> tuple[Lette
     parts = read(graph, call.frame)
     if letters is None:
         letters = letters_of(graph, parts, call.others, call.frame)
-    if [len(own) for own in letters] != [number_of_fields(part) for part in parts]:
+    if [len(own) for own in letters] != [len(part.terms) if isinstance(part, Residual) else 1 for part in parts]:
         raise ValueError("its operations differ from those of the first pass")
     return letters, pieces(graph, parts, letters, call.frame)
 
@@ -153,10 +153,6 @@ def record_call(call: BlockCall) -> tuple[Graph, Any]:
     with Functions(record):
         returned = call.on(x)
     return Graph(record, state_of(returned)), returned
-
-
-def number_of_fields(part: Residual | Replacement) -> int:
-    return len(part.terms) if isinstance(part, Residual) else 1
 
 
 def check(call: BlockCall, found: ReadBlock) -> None:
@@ -213,12 +209,8 @@ def timeless(f: Callable[[Tensor], Tensor]) -> Callable[[Any, Tensor, Any], Tens
 def common_program(programs: Sequence[Program]) -> Program | None:
     """The shortest program of which each of these is a part, in order; None if a field would act in it twice."""
     whole = reduce(merged, dict.fromkeys(programs))
-    names = [name for part in whole for name in names_of(part)]
+    names = [name for part in whole for name in ((part.field,) if isinstance(part, Project) else part.fields)]
     return whole if len(names) == len({*names}) else None
-
-
-def names_of(part: Part) -> tuple[str, ...]:
-    return (part.field,) if isinstance(part, Project) else part.fields
 
 
 def merged(one: Program, other: Program) -> Program:

@@ -9,7 +9,6 @@ from .decompose import BlockCall, Reading, named, record_call
 from .layout import Frame
 from .parts import WHOLE, Sum
 from .record import Functions, Spot, Tape, storage
-from .sums import Graph
 
 
 class Route(NamedTuple):
@@ -63,14 +62,13 @@ class Routes:
         nodes = {node for one in sums.values() for _, node in one.terms}
         self.known.pop(place, None)
         if all(one.added is None for one in sums.values()):
-            spots = {node: spot_of(graph, node) for node in sorted({0, *nodes})}
+            spots = {
+                node: Spot(node, graph.output(node), storage(graph.value(node)) in graph.written)
+                for node in sorted({0, *nodes})
+            }
             self.known[place] = Route([node.function for node in graph.nodes[1:]], sums, spots)
         return Increments(call.x, values_of(sums, {node: graph.value(node) for node in nodes}, call.frame), returned)
 
 
 def values_of(sums: Mapping[str, Sum], kept: Mapping[int, Tensor], frame: Frame) -> dict[str, Tensor]:
     return {name: one.of([kept[node] for _, node in one.terms], frame) for name, one in sums.items()}
-
-
-def spot_of(graph: Graph, node: int) -> Spot:
-    return Spot(node, graph.output(node), storage(graph.value(node)) in graph.written)
