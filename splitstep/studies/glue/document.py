@@ -47,13 +47,14 @@ TITLES = {"matthews": "Matthews", "f1": "F1", "accuracy": "accuracy", "pearson":
 def document(result: GlueResult) -> Document:
     """The whole document."""
     claims = sections.claims_table(result.claims, "docs/results/pretrain.md")
+    first, tasks = score_charts(result)
     parts = [
-        score_charts(result),
+        first,
         *few_pairs(result),
         sections.summary(
             result.made, result.runs, {"pre-trained network": len(result.bodies), "task": len(result.tasks)}
         ),
-        Evidence("Scores on every task", [main_table(result)]),
+        Evidence("Scores on every task", [*tasks, main_table(result)]),
         *([Evidence("What the rule says", [*claims, *pairs_table(result)])] if claims else []),
         *folded([*differences(result), *without_table(result), *pretraining_table(result)]),
         *sections.pictures((row.name, row.scheme) for row in result.rows),
@@ -140,14 +141,17 @@ def pairs_table(result: GlueResult) -> list[Table]:
     return [Table.of(records, "", [PAIRS_NOTE], ON_PAGES)] if records else []
 
 
-def score_charts(result: GlueResult) -> SmallMultiples:
-    """The mean and every task's score: a dot with its interval for each row. The majority is in the table alone: it is
-    often so far below that nothing else could be told apart."""
-    found = {"mean": [(row.title, row.mean) for row in result.rows]} if result.in_mean else {}
-    found |= {PARTS[task].folder: [(row.title, row.on(task).score) for row in result.rows] for task in result.tasks}
-    axis, reads = Axis("points", "{:.1f}"), "points, mean [95% interval]"
-    charts = [sections.dots(title, axis, rows, reads, f"chart-{title.lower()}") for title, rows in found.items()]
-    return SmallMultiples("Scores", charts)
+def score_charts(result: GlueResult) -> tuple[SmallMultiples, list[SmallMultiples]]:
+    """The mean and the masked loss, then every task's score: a dot with its interval for each row. The majority is in
+    the table alone: it is often so far below that the others would look equal."""
+    rows, points, nats = result.rows, Axis("points", "{:.1f}"), Axis("nats per masked token", "{:.3f}")
+    reads, losses = "mean [95% interval]", [(row.title, row.masked_loss) for row in rows if row.masked_loss]
+    means = [(row.title, row.mean) for row in rows] if result.in_mean else []
+    first = [sections.dots("GLUE mean", points, means, reads, "chart-mean")] if means else []
+    first += [sections.dots("Masked loss", nats, losses, reads, "chart-masked-loss")] if first and losses else []
+    found = {PARTS[task].folder: [(row.title, row.on(task).score) for row in rows] for task in result.tasks}
+    tasks = [sections.dots(title, points, own, reads, f"chart-{title.lower()}") for title, own in found.items()]
+    return SmallMultiples("What was compared", first or tasks), [SmallMultiples("", tasks)] * bool(first)
 
 
 def main_table(result: GlueResult) -> Table:
