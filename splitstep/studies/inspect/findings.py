@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ...probes import Figures
+from ...probes import PROBES, Figures
 from ...support.typed import read_as
 from .evidence import CutList, Evidence, Half, Health, Held, Swapped
 from .groups import coordinates_of
@@ -20,18 +20,7 @@ EIGENVALUES = 256  # of a layer that are kept for the page
 ORDER = {name: i for i, name in enumerate((*DEFAULT, *DEEP))}  # of series, in whatever order units were found
 LISTED = {("products", "exponents")}  # series that do not run along the depth
 SHIFT = {"state": 0.0, "layer": 0.5, "pair": 1.0}  # layers from a number to the place that it stands for
-NO_PROBES = {
-    "out",
-    "half",
-    "choose",
-    "try",
-    "list",
-    "held",
-    "loss",
-    "paths",
-    "swap",
-    "divergence",
-}  # how units begin
+SERIES = ("sizes", "task lens", "beside")  # units that are series, beside those of registered probes
 
 
 class Units(NamedTuple):
@@ -89,7 +78,7 @@ def series(found: Units) -> Iterator[Series]:
     """The series of all probes, each number with the share of the depth where it stands."""
     kinds: dict[int, Along] = {found.layers + 1: "state", found.layers: "layer", found.layers - 1: "pair"}
     for probe, rows in found.figures.items():
-        if probe.split()[0] in NO_PROBES or not rows:
+        if (probe not in PROBES and probe not in SERIES) or not rows:
             continue
         for name in (key for key, value in rows[0].items() if not isinstance(value, Tensor)):
             values = [row[name] for row in rows if name in row]
