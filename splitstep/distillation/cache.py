@@ -145,17 +145,11 @@ class Cache:
                 begin, end = int(self.offsets[row]), int(self.offsets[row + 1])
                 kept = x[number, : end - begin].to("cpu", target.dtype)
                 if not kept.isfinite().all():
-                    raise self.unfit(name, x[number, : end - begin])
+                    why = f"does not fit into {self.manifest.precision}: use objective.precision=bfloat16, or float32"
+                    if not x[number, : end - begin].isfinite().all():
+                        why = "are not finite: name a teacher that works"
+                    raise ValueError(f"{self.folder}: {name} of the teacher {why}")
                 target[begin:end] = kept
-
-    def unfit(self, name: str, x: Tensor) -> ValueError:
-        """What to do about numbers that are not finite, or not in this precision."""
-        if not x.isfinite().all():
-            return ValueError(f"{self.folder}: {name} of the teacher are not finite: name a teacher that works")
-        return ValueError(
-            f"{self.folder}: {name} of the teacher does not fit into {self.manifest.precision}: use "
-            "objective.precision=bfloat16, or float32"
-        )
 
     def finish_rows(self, done: int) -> None:
         """Note that so many rows are done, after they are on the disk."""

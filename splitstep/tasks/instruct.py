@@ -75,7 +75,10 @@ class Instruct(Task):
         self.options, self.data, self.tokenizer = options, data, data.reader
         ends = (self.tokenizer.pad_token_id, self.tokenizer.eos_token_id)
         self.padding = next((one for one in ends if one is not None), 0)
-        fitting = {split: self._fitting(rows) for split, rows in data.splits.items()}
+        fitting = dict[str, list[tuple[Row, Tokens]]]()
+        for split, rows in data.splits.items():  # those without a token of the answer within the length are left out
+            tokens = encode_rows(self.tokenizer, rows, options.length)
+            fitting[split] = [(row, one) for row, one in zip(rows, tokens, strict=True) if one.answers[1:].any()]
         self.rows = {split: [row for row, _ in found] for split, found in fitting.items()}
         self._dropped = {split: len(data.splits[split]) - len(found) for split, found in fitting.items()}
         for split, found in fitting.items():
@@ -85,11 +88,6 @@ class Instruct(Task):
         self.encoded = {split: joined([tokens for _, tokens in found]) for split, found in fitting.items()}
         lengths = {split: one.lengths for split, one in self.encoded.items()}
         self.batching = self.buckets = fitting_buckets(lengths, WIDTHS)
-
-    def _fitting(self, rows: Sequence[Row]) -> list[tuple[Row, Tokens]]:
-        """The rows with their tokens; those without a token of the answer within the length are left out."""
-        found = encode_rows(self.tokenizer, rows, self.options.length)
-        return [(row, tokens) for row, tokens in zip(rows, found, strict=True) if tokens.answers[1:].any()]
 
     def _too_long(self, rows: Sequence[Row], split: str) -> str:
         whole = (tokens.answers for tokens in encode_rows(self.tokenizer, rows, ENDLESS))

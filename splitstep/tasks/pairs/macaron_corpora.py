@@ -48,12 +48,16 @@ def prepare_archive(path: Path, source: str, target: str) -> dict[str, Lines]:
     content = unpack(path, [*train_names, *test_names[0], *test_names[1]])
     one, two = train_names
     whole = paired(untagged(content[one]), untagged(content[two]), one, two)
-    clean = cleaned(tokenised(whole, source, target))
+    lines = tokenised(whole, source, target)
+    pairs = list(zip(lines.source, lines.target, strict=True))
+    rows = [row for row, pair in enumerate(pairs) if moses.keep_by_length(*pair, WORDS, RATIO)]
+    notes = {"lines": len(pairs), "cleaned_away": len(pairs) - len(rows)}
+    clean = chosen(lines, rows)
     last = range(EVERY - 1, len(clean.source), EVERY)
     rest = [row for row in range(len(clean.source)) if row % EVERY != EVERY - 1]
     ours, theirs = ([line for name in names for line in segments(content[name])] for names in test_names)
     test = paired(ours, theirs, f"the {source} side of test", f"the {target} side")
-    train = chosen(clean, rest)._replace(notes=clean.notes)
+    train = chosen(clean, rest)._replace(notes=notes)
     return {"train": train, "valid": chosen(clean, last), "test": tokenised(test, source, target)}
 
 
@@ -80,13 +84,6 @@ def tokenised(lines: Lines, source: str, target: str) -> Lines:
     """Moses tokens on both sides; the target is also kept as plain text."""
     plain = [" ".join(line.split()) for line in lines.target]
     return Lines(moses.tokenise(lines.source, source), moses.tokenise(lines.target, target), plain)
-
-
-def cleaned(lines: Lines) -> Lines:
-    """Pairs within the limits on words and ratio."""
-    pairs = list(zip(lines.source, lines.target, strict=True))
-    rows = [row for row, pair in enumerate(pairs) if moses.keep_by_length(*pair, WORDS, RATIO)]
-    return chosen(lines, rows)._replace(notes={"lines": len(pairs), "cleaned_away": len(pairs) - len(rows)})
 
 
 IWSLT14 = task_row(
