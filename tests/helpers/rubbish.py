@@ -200,7 +200,7 @@ TEXTS = "inspect llama --text MODEL", "converge llama --text MODEL"
 LINES = {
     "recipe": of("r.yaml", STUDIES),
     "letters": tuple(f"{one} --letters mine.py" for one in ("train digits.yaml", "schemes A", "inspect digits")),
-    "adapter": of("tuned", (MODEL[0], MODEL[2], MODEL[3], MODEL[5])),
+    "adapter": of("tuned", (MODEL[0], *MODEL[2:4])),
     "sentences": of("sentences", MODEL[:1]),
     "glue": (GLUE,),
     "masked start": (GLUE, "train masked.yaml start=masked", "inspect masked", "evaluate masked"),
