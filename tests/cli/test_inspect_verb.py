@@ -61,7 +61,8 @@ def test_the_verdict_is_decided_by_default_and_texts_that_are_not_used_are_count
         assert "An interval needs 3 texts" not in said
         verdicts = re.findall(r"Training installs a depth gradient: [^.]*\.[^.]*", said)
         assert len({*verdicts}) == 1
-    assert main(["inspect", str(folder), *words[:2], "--texts", "6", *words[4:], "--against", "none", "--json"]) == 0
+    alone = [*words[:2], "--texts", "6", *words[4:], "--against", "none", "--json", "--out", str(tmp_path / "alone")]
+    assert main(["inspect", str(folder), *alone]) == 0
     assert json.loads(capsys.readouterr().out)["source"] == str(prompts)
 
 
