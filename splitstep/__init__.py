@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from . import flows, letters, opening
     from .doors.compare import compare
     from .doors.distil import compare_distil, distil
-    from .doors.doctor import doctor
-    from .doors.lists import arms
+    from .doors.lists import arms, doctor
     from .doors.looks import approximate, converge, inspect
     from .doors.pictures import orders, trajectory
     from .doors.runs import evaluate, generate, predict, train, translate
@@ -55,8 +54,7 @@ __all__ = [  # noqa: F405
 DOORS = {
     "compare": ("compare",),
     "distil": ("compare_distil", "distil"),
-    "doctor": ("doctor",),
-    "lists": ("arms",),
+    "lists": ("arms", "doctor"),
     "looks": ("approximate", "converge", "inspect"),
     "pictures": ("orders", "trajectory"),
     "runs": ("evaluate", "generate", "predict", "train", "translate"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from ..doors import compare, distil, doctor, lists, looks, runs, studies
+from ..doors import compare, distil, lists, looks, runs, studies
 from ..support.provenance import COMMAND
 from ..support.typed import json_text
 from .verb import called, derived, standard_input
@@ -174,7 +174,7 @@ VERBS: Mapping[str, Verb] = {
     "inspect": Verb(looks.inspect, study),
     "approximate": Verb(looks.approximate, study),
     "report": Verb(lists.report, reports),
-    "doctor": Verb(doctor.doctor, study),
+    "doctor": Verb(lists.doctor, study),
 }
 
 

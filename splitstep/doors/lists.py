@@ -1,4 +1,4 @@
-"""Doors to what is there: the recipes, tasks and arms of the package, and stored results."""
+"""Doors to what is there: the recipes, tasks and arms of the package, what is installed, and stored results."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..experiments.result import Result
     from ..experiments.study import Study
     from ..report.tables import Table
+    from ..studies.checkup import Checkup
     from .results import Listing
 
 
@@ -98,6 +99,23 @@ class Stored(NamedTuple):
     study: Study[Any]
     result: Result
     page: Path | None = None
+
+
+@door
+def doctor(*, data: Path | None = None, out: Path | None = None) -> Checkup:
+    """Show what is installed: versions, the GPU, threads, folders of data and caches, and what could be added.
+
+    Example:
+      splitstep doctor
+      splitstep doctor --json
+
+    Parameters:
+    out DIR: Also write the result to DIR/result.json.
+    """
+    check_new(out)
+    from ..studies.checkup import checkup
+
+    return written(checkup(data), out)
 
 
 @door

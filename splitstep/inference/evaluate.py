@@ -14,7 +14,8 @@ from ..opening import Opened, open_model
 from ..recipe import NETWORKS, dictated, override, read_recipe
 from ..tasks import TASKS, Task
 from ..tasks.corpora import WindowOptions
-from ..tasks.pairs.translation import Progress, Search, Translation
+from ..tasks.pairs.codec import Progress, Search
+from ..tasks.pairs.translation import Translation
 from ..tasks.task import check_split
 from ..text.tokenizers import TOKENIZER
 from ..training import evaluate

@@ -17,7 +17,7 @@ from ..tasks import TASKS
 from ..tasks.glue import submission_text, submissions
 from ..tasks.images import Standard, standardised
 from ..tasks.own_images import WHITE, Mode, open_image, pixels_of
-from ..tasks.pairs.translation import Progress
+from ..tasks.pairs.codec import Progress
 from ..text.tokenizers import CONFIG, TOKENIZER
 from ..training.directory import RunDirectory
 from ..training.update import autocast

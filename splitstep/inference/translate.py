@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ..models import SplitstepForTranslation
-from ..tasks.pairs.codec import Codec
+from ..tasks.pairs.codec import Codec, Progress, Search
 from ..tasks.pairs.scores import Score
 from ..tasks.pairs.search import decode_lines, longer_than_trained
-from ..tasks.pairs.translation import PairOptions, Progress, Search, Translation
+from ..tasks.pairs.translation import PairOptions, Translation
 from .runs import find_run
 
 

@@ -4,8 +4,10 @@ which values have marks. `chart_to_html` in `drawing` draws every chart."""
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
+FIGURE, NOTEBOOK = "splitstep.report.result:figure_of", "splitstep.report.drawing:chart_to_notebook"  # what draws
 NUMBER = "{:,.4g}"
 MARKS = 6  # at most about as many on an axis
 ROOM = 0.05  # beside the data, of their range
@@ -77,15 +79,10 @@ class Chart:
 
     def plot(self) -> Any:
         """The chart as a figure of Matplotlib."""
-        from .result import figure_of
-
-        return figure_of(self)
+        return resolve_name(FIGURE)(self)
 
     def _repr_html_(self) -> str:
-        from .document import Document
-        from .drawing import document_to_notebook
-
-        return document_to_notebook(Document(self.title, [self]))
+        return resolve_name(NOTEBOOK)(self)
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,11 @@ def document_to_notebook(document: Document) -> str:
     return f'<iframe srcdoc="{page}" style="width: 100%; height: {HEIGHT}px; border: 0"></iframe>'
 
 
+def chart_to_notebook(chart: Chart) -> str:
+    """A chart alone, on a page of its own."""
+    return document_to_notebook(Document(chart.title, [chart]))
+
+
 def documents_to_markdown(named: Sequence[tuple[str, Document]], tables: Sequence[Table]) -> str:
     """The verdicts of documents under their names, then tables: those of all documents, or common ones."""
     said = [(name, one.verdict) for name, one in named if one.verdict]

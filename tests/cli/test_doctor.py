@@ -11,7 +11,7 @@ import torch
 from commands import call
 
 from splitstep import cli
-from splitstep.doors.doctor import missing, requirements, to_mend
+from splitstep.studies.checkup import missing, requirements, to_mend
 
 NOWHERE = "splitstep-is-not-a-package-of-this-name"
 

@@ -26,10 +26,9 @@ from splitstep.inference.translate import translate_split
 from splitstep.models import SplitstepForTranslation, TranslationConfig
 from splitstep.studies.compare.test_splits import System, bleu_of, match_of, on_test_sets, sacrebleu_of, sentence_counts
 from splitstep.tasks import task
-from splitstep.tasks.pairs.codec import END, PAD, Codec, TextForm, learn
+from splitstep.tasks.pairs.codec import END, PAD, Codec, Search, TextForm, learn
 from splitstep.tasks.pairs.scores import Score, multi_bleu, score, split_compounds
 from splitstep.tasks.pairs.search import generate_ids, longer_than_trained, translate
-from splitstep.tasks.pairs.translation import Search
 from splitstep.text.lines import Lines
 from splitstep.training.result import SplitResult
 

@@ -10,8 +10,7 @@ from torch import Tensor
 from ...models import SplitstepForTranslation
 from ...support.memory import no_memory
 from ...support.words import counted
-from .codec import END, PAD, Codec, check_fit
-from .translation import SEARCH, Progress, Search
+from .codec import END, PAD, SEARCH, Codec, Progress, Search, check_fit
 
 FEW, MANY = 512, 16384
 """Source tokens in a batch on a CPU and on a GPU. A batch runs until its last line ends: on one core 4,096 tokens took

@@ -1,4 +1,4 @@
-"""A door to what is installed here: versions, the GPU, threads, folders, and what could be installed."""
+"""What is installed here: versions, the GPU, threads, folders, and what could be installed."""
 
 import os
 import platform
@@ -15,8 +15,6 @@ from ..report.tables import EVERYWHERE, Pairs
 from ..support.files import cache_root
 from ..support.words import counted, listed
 from ..text.files import data_root
-from .common import check_new, written
-from .door import door
 
 REQUIREMENT = re.compile(r"([\w.-]+)[^>;]*(?:>=([\d.]+))?[^;]*(?:; *extra == \"(\w+)\")?")
 FOR = {
@@ -47,25 +45,14 @@ class Checkup(Report):
         return Document("What is installed here", [Pairs(rows, EVERYWHERE)], said)
 
 
-@door
-def doctor(*, data: Path | None = None, out: Path | None = None) -> Checkup:
-    """Show what is installed: versions, the GPU, threads, folders of data and caches, and what could be added.
-
-    Example:
-      splitstep doctor
-      splitstep doctor --json
-
-    Parameters:
-    out DIR: Also write the result to DIR/result.json.
-    """
-    check_new(out)
+def checkup(data: Path | None = None) -> Checkup:
+    """What is installed here, with the data in this folder."""
     needed = list(requirements())
     versions = {"Python": platform.python_version()} | {
         name: found for name, _, extra in needed if not extra and (found := installed(name))
     }
     wrong = [one for name, least, extra in needed if not extra and (one := to_mend(name, least))]
-    found = Checkup(versions, computer(), folders(data), missing(needed), tuple(wrong))
-    return written(found, out)
+    return Checkup(versions, computer(), folders(data), missing(needed), tuple(wrong))
 
 
 def requirements() -> Iterator[tuple[str, str, str]]:
