@@ -88,7 +88,8 @@ class Work:
         clock.say(f"saved without layers {listed([*map(str, sorted(layers))])}: {folder}")
 
     def keep(self, clock: Clock, what: str, unit: str, found: Found) -> None:
-        self.store.keep(unit, found)
+        if unit not in self.store:  # of a group, some may have been there
+            self.store.keep(unit, found)
         clock.did(unit, self.done(what))
 
     def done(self, what: str) -> str:
