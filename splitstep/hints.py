@@ -1,6 +1,7 @@
 """Hints: what somebody may have meant by a word that no recipe has, as they would type it. No torch here."""
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
@@ -118,7 +119,7 @@ def exact_schemes(word: str) -> str | None:
 def is_recipe(path: Path) -> bool:
     """Whether a file looks like a recipe, whatever its name ends in."""
     with path.open("rb") as file:
-        return b"task:" in file.read(10_000)
+        return re.search(rb"\btask\W{1,3}", file.read(10_000)) is not None
 
 
 def network_meant(name: str) -> str | None:

@@ -1,12 +1,14 @@
 """A pretrained model as the network that a run trains: the one that `start` names, or some of its layers."""
 
 import hashlib
+from copy import deepcopy
 from math import inf
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from ..flows.examples import made_up
 from ..flows.foreign import ForeignFlow
@@ -81,8 +83,16 @@ def scheme_of(model: Any) -> SchemeName:
         (found, _), *_ = model.config.stacks()
     else:
         name = type(model).__name__
-        found = ForeignFlow(model.eval(), made_up(model, name), name).scheme
+        found = ForeignFlow(whole(model).eval(), made_up(model, name), name).scheme
     return SchemeName(name_of(found), str(found))
+
+
+def whole(model: Any) -> Any:
+    """The model or, if its weights are spread over processes and come and go, one of its config with new weights."""
+    if not any(isinstance(x, DTensor) for x in model.parameters()):
+        return model
+    with torch.random.fork_rng(devices=[]):
+        return type(model)(deepcopy(model.config))
 
 
 def sha256_of_weights(model: Any) -> str:

@@ -140,7 +140,8 @@ def about(model: Any, task: Task) -> NetworkSummary:
     else:
         text, width = config.get_text_config(), model.get_output_embeddings().weight.shape[1]
         key = width_entry(text)
-        size = Shape(len(layers_of(model, name)), width, (key and getattr(text, key)) or 4 * width, 1.0)
+        layers = getattr(text, SIZE["layers"], None) or len(layers_of(model, name))
+        size = Shape(layers, width, (key and getattr(text, key)) or 4 * width, 1.0)
     found = counted(lambda: type(model)(deepcopy(config)), task.length)
     return NetworkSummary(SchemeName(name, ""), found, None, size)
 

@@ -105,6 +105,7 @@ def test_words_and_values_are_the_same(tmp_path: Path) -> None:
 def test_a_package_that_is_missing_is_named(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [one for one in sys.modules if one.partition(".")[0] == package] + [package]:
         monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "splitstep.report.figure", raising=False)
     result = with_slopes(orders(["lie"]))
     with pytest.raises(ModuleNotFoundError, match=rf"^(frame|plot)\(\) needs \w+: pip install {package}$"):
         result.frame() if package == "pandas" else result.plot()

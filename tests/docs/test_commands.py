@@ -39,6 +39,9 @@ LEFT_OUT_BECAUSE = {
     "it takes long, with a block and a config of transformers; tests/studies/test_compare_arms.py compares such arms": [
         "splitstep compare --text my.txt --arms lie,swiglu,mine", "splitstep compare --text my.txt --arms lie,mine",
     ],
+    "it trains for hours; tests/docs/test_modifications_page.py reads what it wrote": [
+        "python benchmarks/modifications.py",
+    ],
     "it needs the images of MNIST, which are fetched": ["splitstep compare mnist"],
     "it needs the files of GLUE, which are fetched by hand; tests/studies/test_glue_study.py makes some up": [
         "splitstep train glue-mrpc", "splitstep predict runs/mrpc", "splitstep compare glue ",

@@ -20,9 +20,13 @@ ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "pictures"
 SHOWN = PICTURES / "pages.json"  # by the name of the picture: the SHA-256 of the page that it shows
 PAGES = {  # by the name of the picture: the folder under results/
-    "compare": "pretrain/mlm", "inspect": "inspect/smollm2", "orders": "schemes", "approximate": "approximate/product",
-    "distil": "distil/pair_e", "ablate": "pde/mnist",
-}  # fmt: skip
+    "compare": "compare/modifications/stdlib/stage2",
+    "inspect": "inspect/smollm2",
+    "orders": "schemes",
+    "approximate": "approximate/product",
+    "distil": "distil/pair_e",
+    "ablate": "pde/mnist",
+}
 WIDTHS = (390, 768, 1280)
 SCREEN = (900, 760)  # of a picture
 COLOURS = 256  # enough for pages, which have few

@@ -117,7 +117,7 @@ REQUESTS: list[tuple[Any, str]] = [
     (lambda: coarsened(tiny("causal", ffn=[8, 9])), r"unequal widths ffn=\[\[8\], \[9\]\] have no mean"),
     (lambda: refined(tiny("causal"), 0), "times=0"),
     (lambda: replayed(tiny("image", ffn=[8, 16]), "F0/2 A F1/2"), "say whose weights it gets"),
-    (lambda: replayed(tiny("image", "A N F M"), "A F"), "cannot stand in for each other"),
+    (lambda: replayed(tiny("image", "A N F M"), "A F"), "cannot replace each other"),
     (lambda: replayed(tiny("image"), "A N F M"), "needs weights for M"),
     (lambda: replayed(tiny("image"), norm="rms"), "norm='rms': the weights are those of norm='layer'"),
 ]
