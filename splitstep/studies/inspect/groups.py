@@ -36,8 +36,8 @@ KEPT = {("sizes", "shares"), ("cka_layers", "matrix"), ("paths", "states")}  # t
 FIRST = {("jacobian", "J eigenvalues"), ("rollout", "weights")}  # of the first text
 OWN: Mapping[str, type[Probe]] = {"sizes": Sizes, "paths": KeptStates}
 COSTS = {
-    "lens": 5.0, "rank": 0.4, "jacobian": 25.0, "products": 12.0, "leading": 60.0, "commutator": 50.0,
-    "communities": 25.0,
+    "lens": 5.0, "rank": 0.4, "jacobian": 45.0, "products": 21.0, "leading": 105.0, "commutator": 90.0,
+    "communities": 45.0,
 }  # fmt: skip
 """What probes take, in passes of their batch, about: measured on SmolLM2. Others take a twentieth of one."""
 READ = 1.7  # passes that the first pass of a batch takes, in which blocks are read

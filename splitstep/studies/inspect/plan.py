@@ -11,13 +11,13 @@ from ...probes.layer_maps import LayerBlocks
 
 DEFAULT = ("trajectory", "drift", "clustering", "rank", "cka_layers", "attention", "rollout", "lens")
 DEEP = ("commutator", "jacobian", "products", "leading", "communities")
-NOT_OF_NULL = ("lens", "communities")  # what a null model has no curve of: it takes long and says nothing
+NOT_OF_NULL = ("lens", "communities", "leading")  # what a null model has no curve of: it takes long and says nothing
 DIFFERENTIATED = 4  # texts for probes with derivatives: the rotation part of the verdict needs four
 PATHS = 4  # texts whose tokens the page shows as particles
 TRIED = 8  # texts on which layers are left out
 OTHERS = 24  # texts at most on which a list of layers is tried that others chose
-FEWER_OF_NULL = {"commutator": 1, "leading": 1}  # what its curves need; the verdict rests on Jacobians alone
-FEWER = {"lens": 4, "paths": PATHS}  # texts that a probe looks at if a text takes it long
+FEWER_OF_NULL = {"commutator": 1}  # what its curves need; the verdict rests on Jacobians alone
+FEWER = {"lens": 4, "paths": PATHS, "leading": 3}  # texts that a probe looks at if a text takes it long
 LAYER = re.compile("[0-9]{1,5}")
 
 
