@@ -15,6 +15,7 @@ from ..support.typed import plain
 from .directory import RunDirectory
 
 EVERY = 10.0  # seconds between two lines, where a line cannot be written over
+ENOUGH, SOON = 0.04, 60.0  # the share of all work, or else the seconds, after which the pace of runs is known
 Figures = dict[str, Any]
 Counting = Callable[[int, int], None]
 """Called with the number done and the total."""
@@ -189,14 +190,18 @@ class RunsProgress:
             self.bar.update(done, {"runs": f"{self.ended}/{self.runs}"}, self.seconds_left(left))
 
     def seconds_left(self, left: float) -> float | None:
-        """How long the work takes that is left; None before some was done. It falls between two steps."""
+        """How long the work takes that is left; None before enough was done to know the pace. It falls between two
+        steps."""
         now = time.monotonic()
         if self.last is None or left < self.last[1]:
             self.first = self.first or (self.last and (now, left))
             self.last = now, left
         if self.first is None or self.first[1] <= self.last[1]:
             return None
-        pace = (self.last[0] - self.first[0]) / (self.first[1] - self.last[1])
+        took, done = self.last[0] - self.first[0], self.first[1] - self.last[1]
+        if done < ENOUGH * self.first[1] and took < SOON:
+            return None
+        pace = took / done
         return max(0.0, pace * left - (now - self.last[0]))
 
 

@@ -252,10 +252,14 @@ def test_costs_are_what_the_benchmarks_measured_and_within_their_bars() -> None:
         assert one["ratio"] <= 1.1
 
 
-def test_a_default_inspection_takes_what_the_page_says() -> None:
+@pytest.mark.parametrize("name", ["default", "cut", "deep"])
+def test_inspections_take_what_the_page_says(name: str) -> None:
     found = read("inspect/time.json")
-    assert found["pass"]
-    assert f"took {found['seconds']:.0f} s and {found['peak_gib']:.2f} GiB on two cores" in INSPECT
+    one, bars = found["commands"][name], found["bars"]
+    assert one["seconds"] <= bars["seconds"][name]
+    assert one["gib"] <= bars["gib"]
+    cells = f"{one['seconds']:.0f} s | {one['gib']:.2f} GiB | {one['to_estimate']:.1f} s | {one['over_real']:.2f}"
+    assert f"| {cells} |" in INSPECT_PAGE
 
 
 def test_what_is_said_about_two_kinds_of_networks_is_in_the_files() -> None:

@@ -276,6 +276,26 @@ def test_the_time_left_is_that_of_the_work(tmp_path: Path, monkeypatch: pytest.M
     assert left == [None, None, 3600 - 2 * 180, 3600 - 2 * 180 - 60]
 
 
+def test_the_time_left_is_not_said_before_the_pace_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step in a hundred, soon after the first one, may be any; five of them, or a minute, say enough."""
+    now, log, left = [0.0], tmp_path / "metrics.jsonl", list[float | None]()
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    bar = Progress("runs", 100)
+    monkeypatch.setattr(bar, "update", lambda *given: left.append(given[2]))
+    watch = RunsProgress(bar, 1, 500.0)
+    for seconds, step in ((0, 0), (5, 1), (7, 2), (25, 6)):
+        now[0] = seconds
+        log.write_text(json.dumps({"step": step}) + "\n")
+        watch.look([Running(tmp_path, 100, 500.0)])
+    assert left == [None, None, None, pytest.approx(20 / 5 * 94)]
+    watch, left[:] = RunsProgress(bar, 1, 500.0), []
+    for seconds, step in ((0, 0), (60, 1), (120, 2)):
+        now[0] = seconds
+        log.write_text(json.dumps({"step": step}) + "\n")
+        watch.look([Running(tmp_path, 100, 500.0)])
+    assert left == [None, None, 60 * 98]
+
+
 def test_runs_of_later_stages_are_those_after_the_rates(text: Path) -> None:
     asked = question(text, design=Design((1.0, 3.0), (1e-3, 3e-3, 9e-3)))
     campaign = Campaign(asked.entrants(asked.recipe), range(4), asked.design, asked.task.metric, lambda runs: [])
