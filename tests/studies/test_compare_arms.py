@@ -126,9 +126,9 @@ def test_two_dask_workers_find_the_same_figures(own: list[str], monkeypatch: pyt
     """The workers have no file of the block: its source is sent to them."""
     with monkeypatch.context() as patch:
         patch.setattr(running, "open_engine", here)
-        one = compared(own[2:], "one", seeds=2)
+        one = compared(own, "one", seeds=2)
     with dask_cluster(2) as cluster:
-        two = compared(own[2:], "two", f"dask={cluster.scheduler_address}", 2)
+        two = compared(own, "two", f"dask={cluster.scheduler_address}", 2)
     assert figures(one) == figures(two)
 
 
