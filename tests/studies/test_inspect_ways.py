@@ -16,9 +16,11 @@ from torch import Tensor, nn
 
 import splitstep as ss
 from splitstep.cli import main
+from splitstep.kernels.loss import IGNORED
 from splitstep.models import CausalConfig
 from splitstep.opening import open_model
 from splitstep.studies.inspect.plan import DEEP
+from splitstep.studies.inspect.sources import example
 
 QUICK = ["--texts", "3", "--tokens", "8", "--probes", "drift,attention"]
 TEMPLATE = "{% for one in messages %}the {{ one.role }} sat {{ one.content }}{% endfor %}"
@@ -166,3 +168,14 @@ def test_texts_that_a_model_would_mix_pass_one_by_one() -> None:
         assert not torch.allclose(model(torch.cat(rows)).logits[:1], model(rows[0]).logits, rtol=1e-2)
     found = ss.inspect(model, texts, tokenizer=made, tokens=8, probes=("drift",), against="none")
     assert found.model.losses == pytest.approx(alone, rel=1e-5)
+
+
+def test_overlapping_windows_are_cut_up_to_their_last_label() -> None:
+    """A window has labels only where the one before it ended, so its first columns alone have no loss."""
+    labels = torch.tensor([[1, 2, 3, 4, 5, 6, 7, 8], [IGNORED] * 5 + [6, 7, 8], [1, 2, 3] + [IGNORED] * 5])
+    batch = {"input_ids": torch.arange(8).repeat(3, 1), "labels": labels}
+    found = [example(batch, i, 4) for i in range(3)]
+    assert [one["input_ids"].tolist() for one in found] == [[[4, 5, 6, 7]], [[4, 5, 6, 7]], [[0, 1, 2, 3]]]
+    assert all((one["labels"] != IGNORED).any() for one in found)
+    assert example(batch, 1, 20)["input_ids"].tolist() == [list(range(8))]
+    assert example(batch, 1, None).keys() == batch.keys()

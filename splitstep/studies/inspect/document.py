@@ -1,6 +1,7 @@
 """What an inspection says: a headline, the particles, sentences with figures, then what was measured, folded."""
 
 from collections.abc import Sequence
+from math import isfinite
 from statistics import fmean, stdev
 
 from ...experiments.sections import reproduced
@@ -152,7 +153,8 @@ def loss(model: ModelFindings) -> str:
     """The mean over texts with its standard deviation, if there are several: 0.42 (sd 0.03)."""
     if not model.losses:
         return ""
-    more = f" (sd {stdev(model.losses):.2g})" if len(model.losses) > 1 else ""
+    spread = len(model.losses) > 1 and all(map(isfinite, model.losses))
+    more = f" (sd {stdev(model.losses):.2g})" if spread else ""
     return f"{fmean(model.losses):.3g}{more}"
 
 

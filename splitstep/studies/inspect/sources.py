@@ -169,16 +169,22 @@ def examples_of(opened: Opened, choice: TextChoice, tokens: int) -> Source:
     recipe = RunDirectory(Path(opened.name).expanduser()).recipe()
     batches = recipe.load_task(choice.data).batches("valid", choice.texts)
     cut = tokens if isinstance(opened.model.config, CausalConfig) else None
-    rows = (
-        {name: x[i : i + 1, :cut] if cut else x[i : i + 1] for name, x in batch.items()}
-        for batch in batches
-        for i in range(len(next(iter(batch.values()))))
-    )
+    rows = (example(batch, i, cut) for batch in batches for i in range(len(next(iter(batch.values())))))
     found = [
         Text(inputs, f"example {i + 1}", tokens_of(opened, inputs), bytes_of(opened, inputs))
         for i, inputs in enumerate(islice(rows, choice.texts + OTHERS))
     ]
     return Source(found[: choice.texts], f"validation examples of {recipe.task}", found[choice.texts :])
+
+
+def example(batch: Mapping[str, Tensor], i: int, cut: int | None) -> dict[str, Tensor]:
+    """One of a batch, or so many of its columns, up to the last label: windows that overlap have none at their
+    beginning."""
+    if cut is None:
+        return {name: x[i : i + 1] for name, x in batch.items()}
+    labelled = (batch["labels"][i] != IGNORED).nonzero()
+    end = max(cut, int(labelled.max()) + 1 if len(labelled) else 0)
+    return {name: x[i : i + 1, end - cut : end] for name, x in batch.items()}
 
 
 def tokens_of(opened: Opened, inputs: Mapping[str, Tensor]) -> tuple[str, ...]:
