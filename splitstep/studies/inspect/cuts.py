@@ -54,7 +54,8 @@ class Passed(NamedTuple):
 
 def passed(flow: Flow, judge: Judge, inputs: Mapping[str, Any]) -> Passed:
     """A pass of the whole model."""
-    return ran(flow, judge, *begun(flow, judge, inputs))
+    given, context, x = begun(flow, judge, inputs)
+    return ended(flow, judge, given, context, states_of(flow, context, x))
 
 
 @torch.no_grad()
@@ -65,9 +66,14 @@ def begun(flow: Flow, judge: Judge, inputs: Mapping[str, Any]) -> tuple[dict[str
 
 
 @torch.no_grad()
-def ran(flow: Flow, judge: Judge, given: Mapping[str, Any], context: Any, x: State) -> Passed:
-    """A pass from where it begins."""
-    starts = [x, *states_from(flow, 0, x, context, ())]
+def states_of(flow: Flow, context: Any, x: State) -> list[State]:
+    """The states of a pass: before each layer and, the last one, after all of them."""
+    return [x, *states_from(flow, 0, x, context, ())]
+
+
+@torch.no_grad()
+def ended(flow: Flow, judge: Judge, given: Mapping[str, Any], context: Any, starts: list[State]) -> Passed:
+    """A pass with its output and losses."""
     output = judge.output(flow, starts[-1], context, given)
     return Passed(flow, judge, given, context, starts, output, judge.losses(output, given))
 

@@ -36,13 +36,13 @@ KEPT = {("sizes", "shares"), ("cka_layers", "matrix"), ("paths", "states")}  # t
 FIRST = {("jacobian", "J eigenvalues"), ("rollout", "weights")}  # of the first text
 OWN: Mapping[str, type[Probe]] = {"sizes": Sizes, "paths": KeptStates}
 COSTS = {
-    "lens": 5.0, "rank": 0.4, "jacobian": 45.0, "products": 21.0, "leading": 105.0, "commutator": 90.0,
+    "lens": 13.5, "rank": 0.8, "jacobian": 45.0, "products": 21.0, "leading": 105.0, "commutator": 90.0,
     "communities": 45.0,
 }  # fmt: skip
-"""What probes take, in passes of their batch, about: measured on SmolLM2. Others take a twentieth of one."""
-READ = 1.7  # passes that the first pass of a batch takes, in which blocks are read
-SEEN = 3.3  # passes that one takes which probes see: blocks are read for each text
-LOADED = 2.5  # passes that it takes to make a null model and take it apart
+"""What probes take, in passes of the texts that they see, about: measured on SmolLM2. Others take a twentieth of one."""
+READ = 2.4  # passes that the first pass of a batch takes, in which blocks are read
+SEEN = 4.5  # passes that one takes which probes see: blocks are read for each text
+LOADED = 6.0  # passes that it takes to make a null model and take it apart
 EARLY = 0.4  # of the depth: where cuts of several layers begin, in the mean
 
 
@@ -105,7 +105,8 @@ def seen(subject: Subject, k: int, batch: Batch, names: Sequence[str], what: str
             rows = {batch.numbers[b]: kept_of(units[unit], batch.numbers[b], one) for b, one in found.items() if one}
             keep(unit, Found(rows, why))
 
-    costs = {unit: COSTS.get(name, 0.05) * seconds(subject, batch) for unit, name in units.items()}
+    share = seconds(subject, batch) / len(batch.numbers)  # of one text
+    costs = {unit: COSTS.get(name, 0.05) * share * len(chosen[name]) for unit, name in units.items()}
     if units:
         costs[next(iter(units))] += (SEEN + LOADED * (subject.random and not k)) * seconds(subject, batch)
     return Group(subject, what, costs, do)

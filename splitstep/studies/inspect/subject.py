@@ -10,16 +10,15 @@ import torch
 from torch import Tensor
 
 from ...flows import Flow
-from ...flows.flow import one_state
 from ...flows.passes import examples_of
 from ...opening import Opened, load
-from .cuts import Passed, begun, changes_at, passed, ran
+from .cuts import Passed, begun, ended, passed, states_of
 from .judge import Judge
 from .plan import PATHS, Plan
 from .sources import Source, Text
 from .units import Found, Store
 
-TOKENS = 512  # of a batch: more at once are not quicker on two cores
+TOKENS = 256  # of a batch: more at once are hardly quicker on two cores, and the estimate comes later
 ALIKE = 1e-4  # of the largest output: by how much other texts of a batch may change that of one
 Role = Literal["model", "other"]
 
@@ -113,17 +112,17 @@ class Subject:
     def together(self) -> bool:
         """Whether texts of one length may be in one batch: then each has the output that it has alone."""
         batch = batches_of(self.source.texts, range(len(self.source.texts)))[0]
-        first = passed(self.flow, self.judge, examples_of(batch.inputs, len(batch.numbers), (0,)))
-        given = begun(self.flow, self.judge, batch.inputs)
+        first = examples_of(batch.inputs, len(batch.numbers), (0,))
+        alone = self.judge.of_model(self.flow.model, self.judge.given(first))
+        given, context, x = begun(self.flow, self.judge, batch.inputs)
         times = [time.monotonic()]
-        whole = ran(self.flow, self.judge, *given)
+        starts = states_of(self.flow, context, x)
         times.append(time.monotonic())
-        changes_at(whole, whole.starts[-1])
-        self.pace = times[1] - times[0]
-        self.head = min(1.0, (time.monotonic() - times[1]) / self.pace)
-        ends = (one_state(one.starts[-1]) for one in (whole, first))
-        pairs = (whole.output[:1], first.output), (next(ends)[:1], next(ends))
-        if all(a.shape == b.shape and bool((a - b).abs().max() <= ALIKE * b.abs().max()) for a, b in pairs):
+        whole = ended(self.flow, self.judge, given, context, starts)
+        self.pace = time.monotonic() - times[0]
+        self.head = (time.monotonic() - times[1]) / self.pace
+        one = whole.output[:1]
+        if one.shape == alone.shape and bool((one - alone).abs().max() <= ALIKE * alone.abs().max()):
             self.keep(batch, whole)
             return True
         self.pace /= len(batch.numbers)
