@@ -19,7 +19,7 @@ from ..letters import LETTERS
 from ..scheme import Scheme
 from ..shape import Shape, TextShape, feed_forwards
 from ..stack import Stack
-from .cache import CACHES, Past, caching, slots_of
+from .cache import CACHES, Past, caching, count_tokens, slots_of
 from .config import SplitstepConfig
 from .inputs import (
     Text,
@@ -189,6 +189,8 @@ class Body(nn.Module):
     def forward(self, x: Tensor, context: Context, observe: Observe | None = None) -> Tensor:
         cached = context.cache is not None or context.cross_cache is not None
         once = cached or observe is not None  # what must not happen again when a step is run again
+        if context.cache is not None and not caching(self.stack.scheme, "self"):
+            count_tokens(context.cache, x)
         for name in self.preparing:
             field: Any = self.stack.layers[0].get_submodule(name)
             context = field.prepared(x, context)

@@ -20,7 +20,8 @@ def caching(scheme: Scheme, cache: str) -> str:
 
 
 class Slots(NamedTuple):
-    """How many slots the steps of a scheme need in the cache of the sequence itself, and in that of the source."""
+    """How many slots the steps of a scheme need in the cache of the sequence itself, and in that of the source. The
+    sequence has at least one, which counts tokens if no field keeps any."""
 
     scheme: Scheme
     own: int
@@ -30,7 +31,13 @@ class Slots(NamedTuple):
 def slots_of(scheme: Scheme, steps: int) -> Slots:
     """The slots that these steps of the scheme need."""
     own, cross = (steps * len(numbered(scheme, caching(scheme, cache))) for cache in CACHES)
-    return Slots(scheme, own, cross)
+    return Slots(scheme, max(own, 1), cross)
+
+
+def count_tokens(cache: Any, x: Tensor) -> None:
+    """Let a cache know how many tokens it has met, where no field keeps keys and values of them."""
+    nothing = x.new_zeros(len(x), 1, x.shape[1], 1)  # a key without an element counts as no token
+    cache.update(nothing, nothing, 0)
 
 
 @final

@@ -41,8 +41,7 @@ class CausalModel(SplitstepModel):
         given = text.given()
         text = restarted(text) if cache is None else text
         past = past_of(cache, self.body.slots)
-        if self.body.slots.own:
-            check_room(past, given.shape[1], text.mask)
+        check_room(past, given.shape[1], text.mask)
         x, context = self.embedding(text, self.seed(look, given.device), past)
         return self.body.shown(x, context._replace(cache=cache), look)
 

@@ -100,7 +100,7 @@ class SplitstepConfig(Shape, PreTrainedConfig):
         last, layers = self.stacks()[-1]
         sized = copy(self)
         vars(sized)["_sized_for_cache"] = True
-        sized.layers = max(1, *slots_of(last, layers * self.substeps)[1:])
+        sized.layers = max(slots_of(last, layers * self.substeps)[1:])
         return sized
 
 

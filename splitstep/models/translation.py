@@ -82,8 +82,7 @@ class TranslationModel(SplitstepModel):
                 f"past_key_values is a {type(cache).__name__}: a translation model needs an EncoderDecoderCache of two."
             )
         past = past_of(cache, self.decoder.slots)
-        if self.decoder.slots.own:
-            check_room(past, target.given("decoder_").shape[1], target.mask)
+        check_room(past, target.given("decoder_").shape[1], target.mask)
         embedding = self.encoder.embedding
         y, context = embedding(target, seed, past, EMBEDDING_SALT + 4)
         barrier = padding_barrier(memory_mask, embedding.tokens.weight)

@@ -46,8 +46,10 @@ def test_every_promise_is_kept(kind: str, scheme: str) -> None:
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal", "none"])
 @pytest.mark.parametrize("kind", TEXT)
-def test_every_promise_is_kept_with_other_positions(kind: str, positions: Any) -> None:
-    contract.check("macaron", KINDS[kind].config(positions=positions))
+@pytest.mark.parametrize("scheme", ["macaron", "F"])
+def test_every_promise_is_kept_with_other_positions(scheme: str, kind: str, positions: Any) -> None:
+    """Without attention, too: a cache then counts the tokens that have a position."""
+    contract.check(scheme, KINDS[kind].config(positions=positions))
 
 
 @pytest.mark.parametrize("scheme", DIFFUSING)

@@ -39,7 +39,7 @@ COSTS = {
     "lens": 13.5, "rank": 0.8, "jacobian": 45.0, "products": 21.0, "leading": 105.0, "commutator": 90.0,
     "communities": 45.0,
 }  # fmt: skip
-"""What probes take, in passes of the texts that they see, about: measured on SmolLM2. Others take a twentieth of one."""
+"""What probes take, in passes of the texts that they see, about: measured on SmolLM2. Others take .05 of one."""
 READ = 2.4  # passes that the first pass of a batch takes, in which blocks are read
 SEEN = 4.5  # passes that one takes which probes see: blocks are read for each text
 LOADED = 6.0  # passes that it takes to make a null model and take it apart
