@@ -64,7 +64,7 @@ def test_glue_is_undecided_with_five_pairs() -> None:
 def test_macaron_is_behind_on_two_tasks() -> None:
     loss = paired(*(figures("translation/multi30k-en-de", "loss", scheme) for scheme in (MACARON, LIE)))
     assert loss[1] > 0
-    said = f"by {loss[0]:.3f}", f"[{bare('.3f', loss[1])}, {bare('.3f', loss[2])}]"
+    said = f"by {loss[0]:.3f}", f"[{loss[1]:.3f}, {loss[2]:.3f}]"
     for page in (README, FINDINGS):
         assert all(one in page for one in said)
     names = ("compare/newsgroups", "compare/newsgroups-unscaled")
@@ -76,7 +76,7 @@ def test_macaron_is_behind_on_two_tasks() -> None:
         100 * one for one in paired(*(figures(preferred[scheme], "accuracy", scheme) for scheme in (MACARON, LIE)))
     )
     for page in (README, FINDINGS):
-        assert f"differs by {mean:.2f} points [{low:.2f}, {bare('.2f', high)}]" in page
+        assert f"differs by {mean:.2f} points [{low:.2f}, {high:.2f}]" in page
 
 
 def test_a_hyperparameter_is_mistaken_for_a_scheme_effect() -> None:
