@@ -160,8 +160,9 @@ def layout(tokens: int, dim: int) -> list[slice]:
 
 def blank_model(
     width: int, heads: int, dim: int, units: int, tokens: int, positions: Literal["learned", "none"]
-) -> SplitstepVectorsModel:
-    """A network of one layer `A F` in float64, all of whose weights are 0. No random number of the caller is drawn."""
+) -> tuple[SplitstepVectorsModel, Any, Any, Any]:
+    """A network of one layer `A F` in float64, all of whose weights are 0, with the embedding of its vectors, its
+    attention and its feed-forward network. No random number of the caller is drawn."""
     config = VectorsConfig(
         scheme="A F", layers=1, norm="none", activation="relu", width=width, heads=heads, head_size=dim,
         ffn=max(1, units), positions=positions, max_positions=tokens, inputs=dim, outputs=dim,
@@ -170,22 +171,16 @@ def blank_model(
         model = SplitstepVectorsModel(config).double().eval()
         for parameter in model.parameters():
             parameter.zero_()
-    return model
-
-
-def parts_of(model: SplitstepVectorsModel) -> tuple[Any, Any, Any]:
-    """The embedding of the vectors, and the attention and the feed-forward network of the one layer."""
-    embedding, layer = cast(Any, model.embedding), cast(Any, model.body.stack.layers[0])
-    return embedding, layer["A"], layer["F"]
+    layer = cast(Any, model.body.stack.layers[0])
+    return model, model.embedding, layer["A"], layer["F"]
 
 
 def build(functions: Sequence[RidgeSum], tokens: int, dim: int, beta: float = BETA) -> SplitstepVectorsModel:
     """The network whose output at position i, coordinate c is functions[i * dim + c] of the whole sequence."""
     own, codes, slots, output = layout(tokens, dim)
     units, constants = units_of(functions, tokens, dim)
-    model = blank_model(output.stop, tokens, dim, len(units), tokens, "learned")
+    model, embedding, attention, feed_forward = blank_model(output.stop, tokens, dim, len(units), tokens, "learned")
     assert model.positions is not None
-    embedding, attention, feed_forward = parts_of(model)
     with torch.no_grad():
         embedding.weight[own] = eye(dim)
         model.positions.weight[:, codes] = eye(tokens)
@@ -205,8 +200,7 @@ def build_equivariant(functions: Sequence[RidgeSum], dim: int) -> SplitstepVecto
     for unit in (unit for many, _ in found for unit in many):  # of (own, other): other = 2 mean - own
         own, other = np.split(np.array(unit.direction), 2)
         units.append(unit._replace(direction=(*own - other, *2 * other)))
-    model = blank_model(3 * dim, 1, dim, len(units), 2, "none")
-    embedding, attention, feed_forward = parts_of(model)
+    model, embedding, attention, feed_forward = blank_model(3 * dim, 1, dim, len(units), 2, "none")
     with torch.no_grad():
         embedding.weight[:dim] = eye(dim)
         attention.qkv.weight[2 * dim :, :dim] = eye(dim)
@@ -222,8 +216,7 @@ def build_from_means(function: RidgeSum, tokens: int, sharpnesses: Sequence[floa
     own number, the means and the output."""
     units, constant = units_of_one(function, (0,), 0)
     many = len(sharpnesses)
-    model = blank_model(many + 2, many, 1, len(units), tokens, "none")
-    embedding, attention, feed_forward = parts_of(model)
+    model, embedding, attention, feed_forward = blank_model(many + 2, many, 1, len(units), tokens, "none")
     with torch.no_grad():
         embedding.weight[0] = 1.0
         attention.qkv.bias[:many] = torch.tensor(sharpnesses, dtype=torch.float64)

@@ -16,6 +16,7 @@ import scipy.sparse
 from .targets import Array, Target, samples
 
 Direction = tuple[int, ...]
+Order = tuple[int, ...]  # of the variables
 Function = Callable[[Array], Array]  # [N, m] -> [N]
 EXACT = 1e-11  # a residual that is rounding
 ROUNDS = 20  # of reweighting
@@ -257,19 +258,11 @@ def best_fit(
     return min(found, key=lambda one: one.error)
 
 
-class Symmetries(NamedTuple):
-    """For each output: the variables that it depends on; and another output with an order of the variables, such that
-    output(x) = other(x[order]). An output that is like no earlier one names itself."""
-
-    active: list[list[int]]
-    like: list[tuple[int, tuple[int, ...]]]
-    own: list[list[tuple[int, ...]]]  # orders that leave the output as it is
-
-
-def symmetries_of(target: Target) -> Symmetries:
-    """Found on samples: they only save work, for the certificate looks at every output by itself."""
-    x, m = samples(target, SYMMETRY_SAMPLES), target.variables
-    y, itself = target(x), tuple(range(m))
+def symmetries_of(target: Target, x: Array, y: Array) -> tuple[list[tuple[int, Order]], list[list[Order]]]:
+    """For each output another one with an order of the variables, such that output(x) = other(x[order]), itself if it
+    is like no earlier one; and the orders that leave it as it is. Found on samples: they only save work, for the
+    certificate looks at every output by itself."""
+    m, itself = target.variables, tuple(range(target.variables))
     moved = {order: target(x[:, order]) for order in (permutations(itself) if m <= MOST_PERMUTED else [itself])}
     like, own = [], []
     for output in range(m):
@@ -282,7 +275,7 @@ def symmetries_of(target: Target) -> Symmetries:
         same.sort(key=lambda pair: pair[1] != itself)  # an output that is simply equal shares its units
         like.append(same[0])
         own.append([order for o, order in same if o == output])
-    return Symmetries(active_of(target, x, y), like, own)
+    return like, own
 
 
 def active_of(target: Target, x: Array, y: Array) -> list[list[int]]:
@@ -296,7 +289,7 @@ def active_of(target: Target, x: Array, y: Array) -> list[list[int]]:
     return [[j for j in variables if moves[j][output]] for output in variables]
 
 
-def within(active: Sequence[int], found: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
+def within(active: Sequence[int], found: Sequence[Order]) -> list[Order]:
     """Orders of all variables as orders of the active ones, if they move no others."""
     at = {variable: k for k, variable in enumerate(active)}
     inside = {tuple(at[order[j]] for j in active) for order in found if all(order[j] in at for j in active)}
@@ -305,23 +298,24 @@ def within(active: Sequence[int], found: Sequence[tuple[int, ...]]) -> list[tupl
 
 def fit_outputs(target: Target, eps: float) -> tuple[list[RidgeSum], list[Fit]]:
     """A sum of ridge functions for each output, and the fits that they come from."""
-    found = symmetries_of(target)
-    fits, functions = dict[int, Fit](), list[RidgeSum]()
-    for output, (other, order) in enumerate(found.like):
+    x = samples(target, SYMMETRY_SAMPLES)
+    like, own = symmetries_of(target, x, y := target(x))
+    active, fits, functions = active_of(target, x, y), dict[int, Fit](), list[RidgeSum]()
+    for output, (other, order) in enumerate(like):
         if other == output:
-            fits[output] = fit_one(target, output, found, eps)
+            fits[output] = fit_one(target, output, active[output], own[output], eps)
             functions.append(fits[output].function)
         elif list(order) == sorted(order):
             functions.append(functions[other])  # the same object: its units are shared
         else:
-            back, like = np.argsort(order), functions[other]  # x -> like(x[order])
-            functions.append(like._replace(linear=like.linear[back], directions=like.directions[:, back]))
+            back, one = np.argsort(order), functions[other]  # x -> one(x[order])
+            functions.append(one._replace(linear=one.linear[back], directions=one.directions[:, back]))
     return functions, list(fits.values())
 
 
-def fit_one(target: Target, output: int, found: Symmetries, eps: float) -> Fit:
+def fit_one(target: Target, output: int, active: Sequence[int], own: Sequence[Order], eps: float) -> Fit:
     """The fit of one output in the variables that it depends on."""
-    active, m = found.active[output], target.variables
+    m = target.variables
 
     def f(x: Array) -> Array:
         whole = np.full((len(x), m), 0.5)
@@ -332,7 +326,7 @@ def fit_one(target: Target, output: int, found: Symmetries, eps: float) -> Fit:
         constant = float(f(np.zeros((1, 0)))[0])
         return Fit(RidgeSum(constant, np.zeros(m), np.zeros((0, m)), np.zeros(0), np.zeros(0)), 0.0, "exact")
     share = SHARE.get(m, SHARE_OF_MANY)
-    one = fit(f, len(active), within(active, found.own[output]), share * eps)
+    one = fit(f, len(active), within(active, own), share * eps)
     return one._replace(function=one.function.among(active, m))
 
 

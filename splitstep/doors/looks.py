@@ -173,9 +173,11 @@ def discretise(run: Path, out: Path | None, grid: Grid, examples: int | None, da
     from ..studies.converge.ways import check_factors, check_substeps
     from ..training.progress import counting
 
-    counts, factors = check_substeps(grid.substeps or study.SUBSTEPS), check_factors(grid.steps or study.FACTORS)
-    many, progress = study.EXAMPLES if examples is None else examples, counting("converge", unit="passes")
-    return kept(study.discretisation(run, grid.schemes, counts, factors, many, data, progress), out)
+    result = study.discretisation(
+        run, grid.schemes, substeps=check_substeps(grid.substeps), factors=check_factors(grid.steps), data=data,
+        examples=study.EXAMPLES if examples is None else examples, progress=counting("converge", unit="passes"),
+    )  # fmt: skip
+    return kept(result, out)
 
 
 def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None, tokens: int | None) -> Result:
@@ -189,7 +191,7 @@ def discretise_model(name: str, out: Path | None, grid: Grid, text: Path | None,
 
     texts = default_texts() if text is None else read_texts(text)
     many = study.TOKENS if tokens is None else tokens
-    counts, factors = check_substeps(grid.substeps or study.SUBSTEPS), check_factors(grid.steps or study.FACTORS)
+    counts, factors = check_substeps(grid.substeps), check_factors(grid.steps)
     shown = [counting(f"converge{what}", unit=unit) for what, unit in (("", "ways"), (", local errors", "layers"))]
     opened = open_model(name)
     result = study.discretised_flow(opened, texts, many, grid.schemes, counts, factors, *shown)

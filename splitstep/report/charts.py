@@ -67,11 +67,7 @@ class Bar(NamedTuple):
     band: float = 0.0
 
 
-def beside_zero(bar: Bar) -> bool:
-    """Whether the interval is on one side of zero."""
-    return bar.low is not None and bar.high is not None and not bar.low <= 0 <= bar.high
-
-
+@dataclass(frozen=True)
 class Chart:
     """What a page shows as a chart. A notebook shows it as well, and `.plot()` draws it with Matplotlib."""
 
@@ -89,7 +85,6 @@ class Chart:
 class LineChart(Chart):
     """Lines with bands. `reads` says what the figures of a line are, such as "mean [95% interval]"."""
 
-    title: str
     x: Axis
     y: Axis
     lines: Sequence[Line]
@@ -106,7 +101,6 @@ class LineChart(Chart):
 class PointChart(Chart):
     """Points with intervals; those of equal x stand beside each other. Names along x stand for a legend."""
 
-    title: str
     x: Axis
     y: Axis
     points: Sequence[Point]
@@ -125,7 +119,6 @@ class PointChart(Chart):
 class TrailChart(Chart):
     """Trails whose colour is a third figure, from one colour at its least value to another at its greatest."""
 
-    title: str
     x: Axis
     y: Axis
     colour: Axis
@@ -137,7 +130,6 @@ class TrailChart(Chart):
 class ComplexPlane(Chart):
     """Groups of complex numbers, on equal scales; with a circle about zero if it has a radius."""
 
-    title: str
     groups: Sequence[tuple[str, Sequence[complex]]]
     radius: float | None = 1.0
     name: str = ""
@@ -149,7 +141,6 @@ class ComplexPlane(Chart):
 class BarChart(Chart):
     """Bars from zero with intervals, one below the other."""
 
-    title: str
     x: Axis
     bars: Sequence[Bar]
     reads: str = ""
@@ -161,7 +152,6 @@ class Forest(Chart):
     """Values with intervals beside zero, one below the other; those whose interval includes zero are grey. `note` says
     what the bands are."""
 
-    title: str
     x: Axis
     bars: Sequence[Bar]
     reads: str = ""
@@ -173,7 +163,6 @@ class Forest(Chart):
 class HeatMap(Chart):
     """A matrix of figures: the stronger the colour, the larger; negative ones have another colour."""
 
-    title: str
     x: str
     y: str
     columns: Sequence[str]
@@ -193,7 +182,6 @@ PlainChart = LineChart | PointChart | TrailChart | ComplexPlane | BarChart | For
 class SmallMultiples(Chart):
     """Small charts beside each other; if all have the same legend, it is shown once."""
 
-    title: str
     charts: Sequence[PlainChart]
 
 
@@ -205,7 +193,6 @@ class SliderChart(Chart):
     "layer 3"; `along` says what the slider runs along.
     """
 
-    title: str
     along: str
     charts: Sequence[PlainChart] | Sequence[SmallMultiples]
     name: str = ""
@@ -233,7 +220,6 @@ class Particles(NamedTuple):
 class ParticleChart(Chart):
     """Tokens as particles that move through depth, in a projection that is the same at every depth."""
 
-    title: str
     x: Axis
     y: Axis
     states: Sequence[tuple[str, float]]  # what each is called, such as "layer 3", and its t
@@ -257,17 +243,15 @@ class Explained(Chart):
     The file's name ends in .csv or .json; without a name there is no download.
     """
 
+    title: str = field(init=False)
     chart: PlainChart | SmallMultiples | SliderChart | ParticleChart
     equation: str = ""
     reading: str = ""
     file: str = ""
 
-    @property
-    def title(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.chart.title
-
     def __post_init__(self) -> None:
         assert not self.file or self.file.endswith((".csv", ".json")), f"{self.file} is neither .csv nor .json"
+        object.__setattr__(self, "title", self.chart.title)
 
 
 class Scale(NamedTuple):

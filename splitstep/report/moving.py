@@ -15,24 +15,9 @@ from itertools import chain, count
 from typing import Any
 
 from . import charts as kinds
+from . import plots
 from .charts import Axis, ParticleChart, Particles, PlainChart, Scale, SliderChart, extent, scale
 from .heat import on_one_scale
-from .plots import (
-    Plot,
-    attribute,
-    colour,
-    colours,
-    dot,
-    finite,
-    framed,
-    marks,
-    null_first,
-    path,
-    plane_scales,
-    plotted,
-    rounded,
-    shade,
-)
 
 SPEEDS = (("0.5", "half"), ("1", "normal"), ("2", "double"), ("4", "fourfold"))
 COLOURS = (("cluster", "cluster"), ("norm", "norm"))
@@ -51,17 +36,20 @@ def slider(chart: SliderChart) -> str:
     if planes:
         groups = {name: () for plane in planes for name, _ in plane.groups} | dict(planes[chart.start].groups)
         first = replace(planes[chart.start], groups=list(groups.items()), title="")
-        data, inside = embedded_planes(chart.along, planes), framed(replace(plotted(first), tips=()))
+        data, inside = embedded_planes(chart.along, planes), plots.framed(replace(plots.plotted(first), tips=()))
     else:
-        drawn = [framed(replace(plotted(one), title="")) for one in charts]
+        drawn = [plots.framed(replace(plots.plotted(one), title="")) for one in charts]
         places = zip(*(row.charts for row in rows), strict=True)  # charts in the same place share their axes
         for row in zip(*map(on_same_axes, places), strict=True):
-            drawn.append(f'<div class="multiples">{"".join(framed(plotted(one), "h3") for one in row)}</div>')
+            drawn.append(
+                f'<div class="multiples">{"".join(plots.framed(plots.plotted(one), "h3") for one in row)}</div>'
+            )
         data = json.dumps({"stops": [one.title for one in chart.charts]}, ensure_ascii=False)
-        hidden = (attribute("hidden", "hidden" * (i != chart.start)) for i in range(len(drawn)))
+        hidden = (plots.attribute("hidden", "hidden" * (i != chart.start)) for i in range(len(drawn)))
         inside = "".join(f'<div class="stop"{kind}>{one}</div>' for kind, one in zip(hidden, drawn, strict=True))
     head = titled(chart.title, chart.charts[chart.start].title) + controls(chart.along, len(chart.charts), chart.start)
-    return f'<div class="slider"{attribute("id", chart.name)}{attribute("data-slider", data)}>{head}{inside}</div>'
+    attributes = plots.attribute("id", chart.name) + plots.attribute("data-slider", data)
+    return f'<div class="slider"{attributes}>{head}{inside}</div>'
 
 
 def titled(title: str, where: str) -> str:
@@ -80,7 +68,7 @@ def controls(along: str, places: int, at: int, menus: str = "") -> str:
 
 def menu(label: str, kind: str, options: Iterable[tuple[str, str]], chosen: str = "") -> str:
     """A menu of values and what they are called."""
-    picked = attribute("selected", "selected")
+    picked = plots.attribute("selected", "selected")
     listed = "".join(
         f'<option value="{escape(value)}"{picked if value == chosen else ""}>{escape(text)}</option>'
         for value, text in options
@@ -90,19 +78,19 @@ def menu(label: str, kind: str, options: Iterable[tuple[str, str]], chosen: str 
 
 def embedded_planes(along: str, planes: Sequence[kinds.ComplexPlane]) -> str:
     """The numbers of all planes in groups, real and imaginary parts in turn, with what the axes and colours are."""
-    across, up = plane_scales(planes[0])
+    across, up = plots.plane_scales(planes[0])
     names = list(dict.fromkeys(name for plane in planes for name, _ in plane.groups))
-    groups = null_first(zip(colours(names, planes[0].muted), names, strict=True))
+    groups = plots.null_first(zip(plots.colours(names, planes[0].muted), names, strict=True))
 
     def numbers(group: Iterable[complex]) -> list[float]:
-        every = chain.from_iterable((z.real, z.imag) for z in group if finite(z.real, z.imag))
-        return [rounded(one) for one in every]
+        every = chain.from_iterable((z.real, z.imag) for z in group if plots.finite(z.real, z.imag))
+        return [plots.rounded(one) for one in every]
 
     data = {
         "stops": [plane.title for plane in planes],
         "columns": [along, "group", "real part", "imaginary part"],
         "ends": [across.low, across.high, up.low, up.high],
-        "groups": [(shade(i), name) for i, name in groups],
+        "groups": [(plots.shade(i), name) for i, name in groups],
         "planes": [[numbers(dict(plane.groups).get(name, ())) for _, name in groups] for plane in planes],
     }
     return json.dumps(data, ensure_ascii=False, separators=(",", ":"))
@@ -111,7 +99,7 @@ def embedded_planes(along: str, planes: Sequence[kinds.ComplexPlane]) -> str:
 def on_same_axes(charts: Sequence[PlainChart]) -> list[PlainChart]:
     """Charts of one kind whose axes show what all of them show."""
     found = [extent(chart) for chart in charts]
-    xs, ys = ([value for one in found for value in one[side] if finite(value)] for side in (0, 1))
+    xs, ys = ([value for one in found for value in one[side] if plots.finite(value)] for side in (0, 1))
     maps = on_one_scale([chart for chart in charts if isinstance(chart, kinds.HeatMap)])
     return [*maps] or [fitted(chart, xs, ys) for chart in charts]
 
@@ -146,7 +134,7 @@ def particles(chart: ParticleChart) -> str:
     text, last, now = chart.texts[0], len(where) - 1, clusters[0][-1]
     data = json.dumps(embedded(chart, where, clusters, along, up), ensure_ascii=False, separators=(",", ":"))
     strip = (
-        f'<span class="token" style="{colour(cluster)}">{escape(visible(token))}</span>'
+        f'<span class="token" style="{plots.colour(cluster)}">{escape(visible(token))}</span>'
         for token, cluster in zip(text.tokens, now, strict=True)
     )  # the text itself, underlined in the colours of its particles
     least, most = (f"{one:,.3g}" for one in norms(chart))
@@ -155,9 +143,9 @@ def particles(chart: ParticleChart) -> str:
         f'<div class="key by-norm" hidden="hidden">norm {least}<i></i>{most}, logarithmic</div>'
     )  # what colours mean: clusters or, if the reader chooses so, norms
     return (
-        f'<div class="particles"{attribute("id", chart.name)}{attribute("data-particles", data)}>'
+        f'<div class="particles"{plots.attribute("id", chart.name)}{plots.attribute("data-particles", data)}>'
         f"{titled(chart.title, where[last])}{controls('depth', last + 1, last, menus)}"
-        f"{keys}{framed(picture(chart, text, now, along, up))}"
+        f"{keys}{plots.framed(picture(chart, text, now, along, up))}"
         f'<p class="tokens" dir="auto">{"".join(strip)}</p></div>'
     )
 
@@ -172,21 +160,21 @@ def places(chart: ParticleChart) -> tuple[Scale, Scale]:
 
 def norms(chart: ParticleChart) -> tuple[float, float]:
     """The least and the greatest norm that a logarithm has."""
-    every = [one for text in chart.texts for row in text.norm for one in row if finite(one) and one > 0] or [1.0]
+    every = [one for text in chart.texts for row in text.norm for one in row if plots.finite(one) and one > 0] or [1.0]
     return min(every), max(every)
 
 
-def picture(chart: ParticleChart, text: Particles, clusters: Sequence[int], along: Scale, up: Scale) -> Plot:
+def picture(chart: ParticleChart, text: Particles, clusters: Sequence[int], along: Scale, up: Scale) -> plots.Plot:
     """Particles in the last state, with faint trails of where they were."""
     svg, dots = list[str](), list[str]()
     for i, cluster in enumerate(clusters):
         trail = [(along.at(x[i]), 1 - up.at(y[i])) for x, y in zip(text.x[-TRAIL:], text.y[-TRAIL:], strict=True)]
-        svg.append(f'<path class="trail" style="{colour(cluster)}" d="{path(trail)}"/>')
-        if finite(*trail[-1]):
+        svg.append(f'<path class="trail" style="{plots.colour(cluster)}" d="{plots.path(trail)}"/>')
+        if plots.finite(*trail[-1]):
             x, y = (min(max(one, 0.0), 1.0) for one in trail[-1])
-            dots.append(dot(x, y, cluster, "dot particle" if (x, y) == trail[-1] else "dot particle beyond"))
+            dots.append(plots.dot(x, y, cluster, "dot particle" if (x, y) == trail[-1] else "dot particle beyond"))
     titles, note = (chart.x.title, chart.y.title), BEYOND if chart.x.shown or chart.y.shown else ""
-    return Plot("", "", marks(along), marks(up, True), titles, svg, dots, (), (), note=note)
+    return plots.Plot("", "", plots.marks(along), plots.marks(up, True), titles, svg, dots, (), (), note=note)
 
 
 def visible(token: str) -> str:
@@ -205,9 +193,9 @@ def embedded(
     heads = ("text", "state", "t", "position", "token", chart.x.title or "x", chart.y.title or "y", "cluster", "norm")
     return {
         "columns": heads,
-        "states": [(name, rounded(t)) for name, t in chart.states],
+        "states": [(name, plots.rounded(t)) for name, t in chart.states],
         "where": where,
-        "ends": [rounded(one, 6) for one in (along.low, along.high, up.low, up.high)],
+        "ends": [plots.rounded(one, 6) for one in (along.low, along.high, up.low, up.high)],
         "norms": norms(chart),
         "places": PLACES,
         "trail": TRAIL,
@@ -218,7 +206,7 @@ def embedded(
                 "x": placed(along, text.x),
                 "y": placed(up, text.y),
                 "cluster": numbers,
-                "norm": [[rounded(one, 3) if math.isfinite(one) else None for one in row] for row in text.norm],
+                "norm": [[plots.rounded(one, 3) if math.isfinite(one) else None for one in row] for row in text.norm],
             }
             for text, numbers in zip(chart.texts, clusters, strict=True)
         ],

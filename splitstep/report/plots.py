@@ -376,7 +376,8 @@ def _forest(chart: kinds.Forest) -> Plot:
             place = f'x="{number(left)}" y="{number(i / rows)}" width="{number(right - left)}"'
             svg.append(f'<rect class="band" style="{colour(MUTED)}" {place} height="{number(1 / rows)}"/>')
             about.append((MUTED, f"by chance up to {form.replace('+', '').format(bar.band)}"))
-        point = dot(along.at(bar.value), middle, 0 if kinds.beside_zero(bar) else MUTED)
+        sure = bar.low is not None and bar.high is not None and not bar.low <= 0 <= bar.high
+        point = dot(along.at(bar.value), middle, 0 if sure else MUTED)
         dots += [named(bar, (i + 0.06) / rows), *whisker(bar, along, middle), point]
         tips.append(Tip(along.at(bar.value), middle, subtitle(bar.name, chart.reads), about))
     titles, height = (chart.x.title, ""), f"{max(2.6 * rows + 0.5, 5.0)}rem"

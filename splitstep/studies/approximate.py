@@ -48,7 +48,6 @@ HEADLINES = {
     "too few": "No certificate: the error of the network is sampled, not proved.",
 }
 SLIDERS_NOTE = "A slider moves one of the other variables, from 0.5; the rest stays at 0.5."
-Values = list[list[float]]
 TICKS = [f"{i / (SIDE - 1):g}" for i in range(SIDE)]
 
 
@@ -253,17 +252,13 @@ def train_at(built: Built, steps: int, rate: float, tick: Callable[[], None] = l
     return model.eval()
 
 
-def shown(value: float | None) -> str:
-    return "" if value is None else f"{value:.3g}"
-
-
 def tables(result: Approximation) -> list[Table]:
     """Networks by eps, the steps of the certificate, and the trained network."""
     rows = [
         {
             Column("eps"): f"{row.eps:g}",
-            Column("certified"): shown(row.error) if row.error is not None else "not proved",
-            Column("sampled"): shown(row.sampled),
+            Column("certified"): "not proved" if row.error is None else f"{row.error:.3g}",
+            Column("sampled"): f"{row.sampled:.3g}",
             Column("heads"): str(row.heads),
             Column("units"): f"{row.units:,}",
             Column("parameters"): f"{row.parameters:,}",
@@ -272,7 +267,7 @@ def tables(result: Approximation) -> list[Table]:
         for row in result.rows
     ]
     steps = [
-        {Column("step", text=True): s.name, Column("figure"): shown(s.bound), Column("how", text=True): s.text}
+        {Column("step", text=True): s.name, Column("figure"): f"{s.bound:.3g}", Column("how", text=True): s.text}
         for s in result.steps
     ]
     exponent = [] if result.exponent is None else [f"Units grow like eps^{result.exponent.text()}, a regression."]
@@ -287,17 +282,13 @@ def trained_table(result: Approximation) -> list[Table]:
     if one is None:
         return []
     names = Column("network", text=True), Column("largest error, sampled"), Column("mean error, sampled")
-    built = ["built", shown(result.best.sampled), shown(one.built_mean)]
-    trained = ["trained", shown(one.sampled), shown(one.mean)]
+    built = ["built", f"{result.best.sampled:.3g}", f"{one.built_mean:.3g}"]
+    trained = ["trained", f"{one.sampled:.3g}", f"{one.mean:.3g}"]
     note = (
         f"The same shape, trained from a random start: {one.steps:,} steps of Adam on {one.batch} random points, one "
         f"seed; the best of the rates {', '.join(map('{:g}'.format, one.rates))}, which is {one.rate:g}."
     )
     return [Table(names, [built, trained], "Built and trained", [note])]
-
-
-def difference(surface: Surface) -> Values:
-    return np.subtract(surface.network, surface.target).tolist()
 
 
 def surface_charts(result: Approximation) -> Iterator[SmallMultiples | SliderChart]:
@@ -318,10 +309,9 @@ def heat_maps(result: Approximation) -> Iterable[tuple[HeatMap, ...]]:
     """Target, network and difference of each surface; on the whole page equal colours are equal values."""
     axes = f"variable {across(result.tokens, result.dim) + 1}", "variable 1", TICKS, TICKS
     both = ((title, one) for s in result.surfaces for title, one in (("target", s.target), ("network", s.network)))
+    apart = [np.subtract(one.network, one.target).tolist() for one in result.surfaces]
     outputs = on_one_scale([HeatMap(title, *axes, values, "{:.3f}", what="output") for title, values in both])
-    gaps = on_one_scale(
-        [HeatMap("network - target", *axes, difference(s), "{:+.4f}", what="difference") for s in result.surfaces]
-    )
+    gaps = on_one_scale([HeatMap("network - target", *axes, own, "{:+.4f}", what="difference") for own in apart])
     return zip(outputs[::2], outputs[1::2], gaps, strict=True)
 
 

@@ -107,16 +107,12 @@ def orders_tables(result: Orders) -> list[Table]:
         for row in result.rows
     ]  # fmt: skip
     measured = any(row.measured for row in result.rows)
-    return [Table(columns, rows, notes=[f"{NOTE}{MEASURED if measured else ''}"]), *promises_tables(result)]
+    promises = [_promises_table(row, row.promises) for row in result.rows if row.promises]
+    return [Table(columns, rows, notes=[f"{NOTE}{MEASURED if measured else ''}"]), *promises]
 
 
-def promises_tables(result: Orders) -> list[Table]:
-    """For each scheme and kind of models, which promises hold, and the figures of those that do not."""
-    return [_promises_table(row) for row in result.rows if row.promises]
-
-
-def _promises_table(row: Row) -> Table:
-    kinds = row.promises or ()
+def _promises_table(row: Row, kinds: Sequence[Kept]) -> Table:
+    """For each kind of models of a scheme, which promises hold, and the figures of those that do not."""
     names = dict.fromkeys(name for one in kinds for name in one.figures)
     cells = [[one.kind, *(_kept(one, name) for name in names)] for one in kinds]
     columns = [Column("models", text=True), *map(Column, names)]
@@ -190,20 +186,18 @@ def error_chart(result: Orders) -> LineChart:
         for row in result.rows
         if row.errors
     ]
-    guides = [guide(p, [row.errors for row in result.rows if row.order == p and row.errors]) for p in range(1, HIGHEST)]
-    guides = [one for one in guides if one is not None]
     axes = Axis("steps over the interval", "{:,.0f}", log=True), Axis("error in float64", "{:.2e}", log=True)
-    title, groups = "Errors against the number of steps", dict[str, str]()
+    title, groups, guides = "Errors against the number of steps", dict[str, str](), list[Line]()
     for order in sorted({row.order for row in result.rows if row.errors and row.order is not None}):
-        own = [shortened(row.name or row.notation) for row in result.rows if row.order == order and row.errors]
-        groups |= dict.fromkeys(own, f"order {order}: {', '.join(own)}")
+        own = [row for row in result.rows if row.order == order and row.errors]
+        names = [shortened(row.name or row.notation) for row in own]
+        groups |= dict.fromkeys(names, f"order {order}: {', '.join(names)}")
+        guides += [guide(order, [row.errors or () for row in own])] if 0 < order < HIGHEST else []
     return LineChart(title, *axes, lines, "distance to the reference", guides=guides, groups=groups)
 
 
-def guide(order: int, errors: Sequence[Sequence[float]]) -> Line | None:
-    """A line of the slope that the order has, a little above the schemes that have it; None if none has it."""
-    if not errors:
-        return None
+def guide(order: int, errors: Sequence[Sequence[float]]) -> Line:
+    """A line of the slope that the order has, a little above the schemes that have it."""
     begin = ABOVE * max(own[MIDDLE] for own in errors)
     return Line(f"order {order}", COUNTS, [begin * (COUNTS[MIDDLE] / n) ** order for n in COUNTS])
 

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from splitstep import cli
+from splitstep.experiments.study import study_of
+from splitstep.report.drawing import document_to_page
 
 Capsys = pytest.CaptureFixture[str]
 Patch = pytest.MonkeyPatch
@@ -34,6 +37,16 @@ def error_of(told: Sequence[str], verb: str) -> str:
 def refusal(capsys: Capsys, *words: Any) -> str:
     """The line on standard error that refuses a call."""
     return f"{error_of(failure(capsys, *words), str(words[0]) if words else '')}\n"
+
+
+def read_back(out: Path) -> Any:
+    """The result that a verb wrote to a folder: it is read as it was written, and `report` draws its page again."""
+    document, page = json.loads((out / "result.json").read_text()), (out / "report.html").read_text()
+    result = study_of(document, "it").read(document, "it")
+    assert result.json() == document
+    assert cli.main(["report", str(out)]) == 0
+    assert page == document_to_page(result.document()) == (out / "report.html").read_text()
+    return result
 
 
 def call(capsys: Capsys, *words: Any) -> Any:

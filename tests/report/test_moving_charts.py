@@ -12,18 +12,8 @@ from typing import Any
 import pytest
 from pages import CONTRAST, WORDS, particle_chart, spectra
 
-from splitstep.report.charts import (
-    Axis,
-    Bar,
-    BarChart,
-    Chart,
-    ComplexPlane,
-    Explained,
-    HeatMap,
-    Line,
-    LineChart,
-    SliderChart,
-)
+from splitstep.report import charts
+from splitstep.report.charts import Axis, Chart, ComplexPlane, Explained, HeatMap, Line, LineChart
 from splitstep.report.drawing import chart_to_html, equation_to_html, figures, page
 from splitstep.report.moving import ALONE, PLACES, lasting, places
 
@@ -45,7 +35,7 @@ BODY: tuple[Chart, ...] = (
     Explained(spectra(), "J_l = dx_{l+1} / dx_l", "A number off the real line turns.", "spectra.json"),
     Explained(LINES, "r = exp(-S_i p_i log p_i)", "Fewer directions survive to this layer.", "rank.csv"),
     Explained(HEAT, reading="Layers that do the same have a strong colour.", file="cka.csv"),
-    Explained(SliderChart("Runs", "run", [LINES, LINES]), file="runs.json"),
+    Explained(charts.SliderChart("Runs", "run", [LINES, LINES]), file="runs.json"),
 )
 POSITIONS = "[...document.querySelectorAll('.particle')].map(e => [parseFloat(e.style.left), parseFloat(e.style.top)])"
 AT = "#particles .at"
@@ -226,8 +216,8 @@ def test_a_slider_shows_each_spectrum_and_hovering_its_numbers(look: Any, tmp_pa
 
 @pytest.mark.slow
 def test_a_slider_over_other_charts_shows_one_of_them(look: Any, tmp_path: Path) -> None:
-    charts = [BarChart(f"run {k}", Axis("y"), [Bar("a", float(k))]) for k in range(1, 4)]
-    page = look(written(tmp_path, SliderChart("Bars", "run", charts)), 390)
+    bars = [charts.BarChart(f"run {k}", Axis("y"), [charts.Bar("a", float(k))]) for k in range(1, 4)]
+    page = look(written(tmp_path, charts.SliderChart("Bars", "run", bars)), 390)
     shown = "[...document.querySelectorAll('.stop')].map(e => e.checkVisibility())"
     assert page.evaluate(shown) == [True, False, False]
     page.focus("[type=range]")

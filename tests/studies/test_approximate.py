@@ -1,18 +1,18 @@
 """The verb `approximate`: what it writes, what it says, and that it reads its own results."""
 
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from commands import read_back
 
 import splitstep as ss
 from splitstep import cli
 from splitstep.approximation.certificate import sampled_error
 from splitstep.report.drawing import document_to_page
-from splitstep.studies.approximate import RATES, SIDE, STOPS, STUDY, approximation, attention_of, train_at
+from splitstep.studies.approximate import RATES, SIDE, STOPS, approximation, attention_of, train_at
 
 
 def test_the_verb_writes_weights_result_and_page_that_can_be_drawn_again(
@@ -32,16 +32,12 @@ def test_the_verb_writes_weights_result_and_page_that_can_be_drawn_again(
         "approximate  training the twin 1/6 steps",
         "approximate  training the twin 6/6 steps",
     ]
-    document = json.loads((tmp_path / "result.json").read_text())
-    assert [row["eps"] for row in document["rows"]] == [0.2, 0.1]
-    assert all(row["error"] <= row["eps"] for row in document["rows"])
-    assert STUDY.read(document, "there").json() == document
-    model = ss.SplitstepVectorsModel.from_pretrained(tmp_path / "model")
-    assert model.config.ffn == document["rows"][-1]["units"] == 2
-    page = (tmp_path / "report.html").read_text()
-    assert cli.main(["report", str(tmp_path)]) == 0
+    result = read_back(tmp_path)
     assert capsys.readouterr().out == printed
-    assert (tmp_path / "report.html").read_text() == page
+    assert [row.eps for row in result.rows] == [0.2, 0.1]
+    assert all(row.error <= row.eps for row in result.rows)
+    model = ss.SplitstepVectorsModel.from_pretrained(tmp_path / "model")
+    assert model.config.ffn == result.best.units == 2
 
 
 def test_each_variable_that_a_surface_does_not_show_has_a_slider_and_equal_colours_are_equal_values() -> None:
@@ -86,6 +82,5 @@ def test_a_typed_function_is_run_on_one_sequence_at_a_time(tmp_path: Path) -> No
     typed = "lambda x: x[::-1]"
     words = ["--eps", "0.1", "--lipschitz", "1", "--train-steps", "0", "--out", str(tmp_path)]
     assert cli.main(["approximate", typed, *words]) == 0
-    document = json.loads((tmp_path / "result.json").read_text())
-    assert document["rows"][0]["met"]
-    assert document["target"] == typed
+    result = read_back(tmp_path)
+    assert (result.best.met, result.target) == (True, typed)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from commands import read_back
 from inline import forked
 from scipy import stats
 from tiny_causal import ROWS, gpt2, llama
@@ -26,7 +27,6 @@ from splitstep.distillation.judging.rouge import mean_rouge
 from splitstep.experiments import running
 from splitstep.experiments.experiment import Difference
 from splitstep.experiments.statistics import Estimate
-from splitstep.experiments.study import STUDIES, study_of
 from splitstep.experiments.trials import Curve
 from splitstep.jobs import open_engine
 from splitstep.report.document import Verdict
@@ -41,7 +41,6 @@ from splitstep.support.provenance import Provenance
 from splitstep.support.words import split_list
 from splitstep.text.instructions import Row
 
-read_distil = STUDIES["distil"].read
 DOCS = Path(__file__).parents[2] / "docs"
 ATTACK = '<script>alert("x")</script>'
 HELD_OUT = [Row(f"Q: {ATTACK}\nA: ", f"{ATTACK} dog", ATTACK), *ROWS[2:]]
@@ -223,10 +222,9 @@ def test_the_result_does_not_depend_on_the_engine_nor_on_a_killed_worker(
     assert all(answers_in(out / folder) == answers_in(made.out / folder) for folder in folders)
 
 
-def test_the_result_is_read_back_as_it_was_written(made: Made) -> None:
-    document = json.loads(json.dumps(made.result.json(), allow_nan=False))
-    assert read_distil(document, "it") == made.result
-    assert study_of(document, "it") is STUDY
+def test_the_result_is_read_back_as_it_was_written(made: Made, tmp_path: Path) -> None:
+    made.result.save(tmp_path)
+    assert read_back(tmp_path) == made.result
 
 
 def older(result: DistilResult) -> DistilResult:
@@ -236,7 +234,7 @@ def older(result: DistilResult) -> DistilResult:
     figures = [run["figures"] for run in document["runs"] if run["figures"]]
     for one in (*document["rows"], *document["others"].values(), *figures, *answers):
         one.pop("ended", None)
-    return read_distil(document, "it")
+    return STUDY.read(document, "it")
 
 
 def test_the_table_shows_how_many_answers_end_unless_the_result_is_older(made: Made) -> None:

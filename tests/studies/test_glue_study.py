@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from commands import read_back
 from made_up import trial
 from made_up_glue import made_up
 from scipy import stats
@@ -19,31 +20,13 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from splitstep import cli
 from splitstep.experiments.statistics import Estimate
-from splitstep.experiments.study import STUDIES, study_of
 from splitstep.experiments.trials import outcome_of
-from splitstep.studies.glue import DEFAULT, STUDY, glue, read_starts, settings
+from splitstep.studies.glue import DEFAULT, glue, read_starts, settings
+from splitstep.studies.glue import result as scored
 from splitstep.studies.glue.bodies import Body
-from splitstep.studies.glue.result import (
-    LOSS,
-    MEAN,
-    WITHOUT,
-    Arm,
-    FineTuning,
-    GlueResult,
-    Kind,
-    base_of,
-    claims_of,
-    constant_figures,
-    differences,
-    figures_of,
-    glue_verdict,
-    majority_of,
-    points,
-)  # fmt: skip
+from splitstep.studies.glue.document import glue_verdict
+from splitstep.studies.glue.result import LOSS, MEAN, WITHOUT, Arm, FineTuning, GlueResult, Kind, differences
 from splitstep.training import read_recipe, train
-
-read_glue = STUDIES["glue"].read
-
 
 SYLLABLES = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
 QUICK = ["train.steps=2", "train.batch=4", "sst2.train.steps=3"]
@@ -99,10 +82,8 @@ def test_the_whole_study_runs_once_and_is_read_back(room: Path, monkeypatch: pyt
     assert not (first / "checkpoints").exists()
     monkeypatch.setattr("splitstep.experiments.running.open_engine", None)  # nothing may be run again
     assert glue(asked, out, **options).rows == result.rows
-    document = json.loads(json.dumps(result.json(), allow_nan=False))
-    assert read_glue(document, "it") == result
-    assert study_of(document, "it") is STUDY
-    page = result.save_page(out).read_text()
+    page = result.save(out).read_text()
+    assert read_back(out) == result
     assert "The claim that macaron has a higher GLUE mean than lie is undecided" in page
     assert page.count("<h3") >= 3
 
@@ -162,8 +143,8 @@ def test_the_mean_is_that_of_scores_and_of_bodies_that_have_all() -> None:
     runs += [tuned("lie", 3, 0.5, "sst2"), tuned("lie", 0, 0.9, "wnli")]
     means = arm(runs, in_mean=DEFAULT).figures[MEAN].values
     assert means == pytest.approx({s: 100 * np.mean([0.1 * (i + s) for i in range(5)]) for s in range(3)})
-    assert points({"f1": 0.8, "accuracy": 0.7, "loss": 9.0}, figures_of("mrpc")) == pytest.approx(75.0)
-    assert points({"pearson": 0.6, "spearman": 0.5}, figures_of("stsb")) == pytest.approx(55.0)
+    assert scored.points({"f1": 0.8, "accuracy": 0.7, "loss": 9.0}, scored.figures_of("mrpc")) == pytest.approx(75.0)
+    assert scored.points({"pearson": 0.6, "spearman": 0.5}, scored.figures_of("stsb")) == pytest.approx(55.0)
 
 
 def test_differences_are_paired_by_pre_training_seed() -> None:
@@ -219,8 +200,8 @@ def comparison_of(values: Mapping[str, float], losses: Mapping[str, float], kind
     ]  # fmt: skip
     arms = [Arm(name, kind, runs, bodies, DEFAULT) for kind in kinds for name in values]
     rows = [one.row() for one in arms]
-    base = base_of([(row.name, row.scheme) for row in rows])
-    claims = claims_of(rows, differences(arms, base), DEFAULT)
+    base = scored.base_of([(row.name, row.scheme) for row in rows])
+    claims = scored.claims_of(rows, differences(arms, base), DEFAULT)
     return [f"{claim.question}: {claim.answer}" for claim in claims]
 
 
@@ -241,11 +222,11 @@ def test_the_claims_are_about_macaron_minus_lie_whatever_was_named_first() -> No
 def test_the_majority_is_that_of_scikit_learn() -> None:
     labels = np.array([0, 1, 1, 1, 0, 1])
     for guess in (0, 1):
-        found, said = constant_figures(guess, labels, 2), np.full(6, guess)
+        found, said = scored.constant_figures(guess, labels, 2), np.full(6, guess)
         expected = accuracy_score(labels, said), f1_score(labels, said), matthews_corrcoef(labels, said)
         assert (found["accuracy"], found["f1"], found["matthews"]) == pytest.approx(expected)
     numbers = cast(Any, SimpleNamespace(labels=()))
-    assert majority_of("stsb", numbers).figures == {"pearson": 0.0, "spearman": 0.0}
+    assert scored.majority_of("stsb", numbers).figures == {"pearson": 0.0, "spearman": 0.0}
 
 
 def test_the_paper_s_grid_is_in_epochs_of_each_task() -> None:

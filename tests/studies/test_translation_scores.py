@@ -13,14 +13,8 @@ from made_up import trial
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.significance import PairedTest
 
-from splitstep.experiments.statistics import (
-    Estimate,
-    Figure,
-    draw_sentences,
-    mean_difference,
-    resampled_differences,
-    two_sided_p,
-)
+from splitstep.experiments import statistics
+from splitstep.experiments.statistics import Estimate, Figure, draw_sentences, mean_difference, resampled_differences
 from splitstep.experiments.trials import RunRecord
 from splitstep.inference.translate import translate_split
 from splitstep.models import SplitstepForTranslation, TranslationConfig
@@ -199,7 +193,7 @@ def difference_of(ours: np.ndarray, theirs: np.ndarray, figure: Figure, samples:
     """The mean difference with its interval, and the first pair's p."""
     found = figure(ours.sum(1)) - figure(theirs.sum(1))
     resampled = resampled_differences(ours, theirs, figure, draw_sentences(ours.shape[1], samples))
-    return mean_difference(found, resampled), two_sided_p(float(found[0]), resampled[:, 0])
+    return mean_difference(found, resampled), statistics.two_sided_p(float(found[0]), resampled[:, 0])
 
 
 def test_the_interval_is_over_seeds_and_sentences() -> None:

@@ -2,27 +2,18 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 from ...experiments.sections import STEP, curves_chart, dots, pictures, reproduce, summary
 from ...experiments.statistics import Estimate
 from ...report.charts import Axis, HeatMap, Line, LineChart, SmallMultiples, Trail, TrailChart
-from ...report.document import Beside, Document, Evidence, Heading, Note, Part, folded
+from ...report.document import Beside, Document, Evidence, Heading, Note, Part, Verdict, folded, kind_of
 from ...report.heat import on_one_scale
 from ...report.tables import Table
 from ...support.words import listed
 from . import tables
-from .result import (
-    DRIFT,
-    EXPLOSION,
-    GROUP,
-    Ablation,
-    ArmResult,
-    DecidedClaim,
-    Series,
-    ablation_verdict,
-    claim_verdict,
-)
+from .result import DRIFT, EXPLOSION, GROUP, Ablation, ArmResult, DecidedClaim, Series
 
 LAYER = Axis("layer", "{:.0f}", apart=1.0)
 COSINE = Axis("cosine", "{:.3f}")
@@ -53,6 +44,13 @@ def document(result: Ablation) -> Document:
     return Document(title, parts, ablation_verdict(result), headline(result))
 
 
+def ablation_verdict(result: Ablation) -> Verdict:
+    """All claims in one sentence."""
+    told = "; ".join(f"{claim.text[0].lower()}{claim.text[1:]}: {claim.ruling}" for claim in result.claims)
+    kind = kind_of((claim.ruling for claim in result.claims), len(result.seeds) <= 2)
+    return Verdict(kind, f"{told[0].upper()}{told[1:]}.")
+
+
 def headline(result: Ablation) -> str:
     """The paper's claims by their names, with what the figures say about them."""
     found = {one: [claim.name for claim in result.claims if claim.ruling == one] for one in RULINGS}
@@ -79,8 +77,9 @@ def tables_together(results: Sequence[tuple[str, Ablation]]) -> Sequence[Table]:
 
 
 def claimed(result: Ablation, claim: DecidedClaim) -> list[Part]:
-    """A claim with its verdict and, if an arm has another rate of its own, what the full arm's rate says."""
-    shown: list[Part] = [claim_verdict(claim)]
+    """A claim with the figures that decide it and, if an arm has another rate of its own, what the full arm's says."""
+    sentence = f"{claim.text}: {claim.ruling}. {claim.number[0].upper()}{claim.number[1:]}."
+    shown: list[Part] = [Verdict(kind_of([claim.ruling]), sentence)]
     if any(arm.own.rate != arm.shared.rate for arm in result.arms):
         at = f"At the full arm's learning rate, {result.full.own.rate:g}: {claim.at_shared_rate}"
         shown.append(Note(f"{at}; {claim.number_at_shared_rate}."))
@@ -147,11 +146,8 @@ def gradient_maps(result: Ablation) -> SmallMultiples:
             records = [[logarithm(norm, record[-1]) for norm in record] for record in found.values]
             rows = list(zip(*records, strict=True))[::-1]
             columns = [f"{step:,}" for step in found.steps]
-            maps.append(
-                HeatMap(
-                    arm.name, "step", "layer", columns, numbers(len(rows), 0)[::-1], rows, "{:+.2f}", what=OVER_LAST
-                )
-            )
+            layers = numbers(len(rows), 0)[::-1]
+            maps.append(HeatMap(arm.name, "step", "layer", columns, layers, rows, "{:+.2f}", what=OVER_LAST))
     return SmallMultiples("", on_one_scale(maps))
 
 
@@ -167,10 +163,10 @@ def group_maps(result: Ablation) -> SmallMultiples:
         own = arm.own.profiles
         rows = {name: ratios(own[name], full[name]) for name in full if name.startswith(GROUP) and name in own}
         if rows:
-            count = max(map(len, rows.values()))
-            even = [[*row, *[math.nan] * (count - len(row))] for row in rows.values()]
+            even = list(zip(*zip_longest(*rows.values(), fillvalue=math.nan), strict=True))
             names = [name.removeprefix(GROUP) for name in rows]
-            maps.append(HeatMap(arm.name, "layer", "group", numbers(count), names, even, "{:+.2f}", what=OVER_FULL))
+            layers = numbers(len(even[0]))
+            maps.append(HeatMap(arm.name, "layer", "group", layers, names, even, "{:+.2f}", what=OVER_FULL))
     return SmallMultiples("", on_one_scale(maps))
 
 

@@ -13,7 +13,6 @@ from ...experiments.result import Result
 from ...experiments.sections import estimated
 from ...experiments.statistics import Estimate
 from ...experiments.trials import Trial
-from ...report.document import Verdict, kind_of
 from ...schemes import scheme
 from ...support.provenance import Provenance
 from ...support.typed import Figure, Inlined
@@ -203,16 +202,3 @@ def claims_of(arms: Sequence[ArmResult]) -> tuple[DecidedClaim, ...]:
     """Each claim at the arms' own rates, which decide, and at the full arm's."""
     own, shared = ({arm.name: getattr(arm, kind) for arm in arms} for kind in ("own", "shared"))
     return tuple(DecidedClaim(rule.name, rule.text, *rule.decided(own), *rule.decided(shared)) for rule in RULES)
-
-
-def claim_verdict(claim: DecidedClaim) -> Verdict:
-    """A claim as a sentence, with the figures that decide it."""
-    kind = kind_of([claim.ruling])
-    return Verdict(kind, f"{claim.text}: {claim.ruling}. {claim.number[0].upper()}{claim.number[1:]}.")
-
-
-def ablation_verdict(result: Ablation) -> Verdict:
-    """All claims in one sentence."""
-    told = "; ".join(f"{claim.text[0].lower()}{claim.text[1:]}: {claim.ruling}" for claim in result.claims)
-    kind = kind_of((claim.ruling for claim in result.claims), len(result.seeds) <= 2)
-    return Verdict(kind, f"{told[0].upper()}{told[1:]}.")

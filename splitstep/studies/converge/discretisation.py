@@ -22,20 +22,7 @@ from ...support.typed import Figure, Inlined
 from ...tasks import Batch, Metric, Task
 from ...tasks.pairs.translation import Translation
 from ...training.progress import Counting
-from .ways import (
-    FACTORS,
-    SUBSTEPS,
-    LocalError,
-    Problem,
-    Way,
-    check_equation,
-    fitting,
-    given_schemes,
-    labels_of,
-    local_errors,
-    problem_of,
-    run_ways,
-)
+from .ways import LocalError, Problem, Way, fitting, labels_of, local_errors, problem_of, run_ways
 
 FINE = 16  # sub-steps of the continuous limit
 LOCAL = tuple(2.0**-k for k in range(7))  # factors of the step at which local errors are measured
@@ -110,8 +97,9 @@ class Discretisation(Result):
 def discretisation(
     path: Path,
     schemes: Sequence[str] = (),
-    substeps: Sequence[int] = SUBSTEPS,
-    factors: Sequence[float] = FACTORS,
+    *,
+    substeps: Sequence[int],
+    factors: Sequence[float],
     examples: int = EXAMPLES,
     data: Path | None = None,
     progress: Counting | None = None,
@@ -123,8 +111,7 @@ def discretisation(
     if isinstance(run.task, Translation):
         raise ValueError(f"{path} is a translator, with two stacks: converge works on models with one.")
     [stack] = all_stacks(run.model)
-    check_equation(stack.scheme)
-    k, every = stack.substeps, given_schemes(stack.scheme, schemes) if schemes else fitting(stack.scheme)
+    k, every = stack.substeps, fitting(stack.scheme, schemes)
     own, limit, coarser = Way(stack.scheme, k), Way(None, FINE * k), Way(None, FINE * k // 2)
     ways = [Way(one, n * k) for one in every for n in substeps]
     fine = {f: math.ceil(FINE / 2 * max(1.0, f)) * k for f in factors}  # sub-steps of the limits of longer steps

@@ -51,6 +51,7 @@ HEADLINES = {
     "settled": "This model acts as a discretised flow.",
     "not supported": "This model does not act as a discretised flow.",
 }
+NAMED = {"halved": "two sub-steps", "strang": "Strang's splitting", "merged": "merged layers"}
 LONGER = "The same fields with a longer or a shorter step, so over another time."
 MERGED = (
     "Merged: every two neighbouring layers are one step, their fields added at the same state, so half as many steps."
@@ -310,8 +311,7 @@ def discretised_flow_verdict(result: DiscretisedFlow) -> Verdict:
 
 def without_loss(result: DiscretisedFlow) -> str:
     """Why there is no loss, and how far the output moves instead."""
-    named = (("two sub-steps", result.halved), ("Strang's splitting", result.strang), ("merged layers", result.merged))
-    found = [f"{one.output:.3g} with {name}" for name, one in named if one is not None]
+    found = [f"{one.output:.3g} with {NAMED[name]}" for name in NAMED if (one := getattr(result, name)) is not None]
     whose = {"own": "it predicts the tokens that it reads", "nothing": "it predicts no tokens"}
     return (
         f"{whose.get(result.predicts, 'it has no loss')}, so it has no loss per token. Its output changes, relative to "
@@ -337,13 +337,11 @@ def figures_on_texts(one: TextEffect | None) -> dict[Column, str]:
 
 
 def deciding_table(result: DiscretisedFlow) -> Table:
-    ways = {
-        "its own scheme": result.own,
-        "two sub-steps": result.halved,
-        "Strang's splitting": result.strang,
-        "merged layers": result.merged,
-    }
-    records = [{Column("way", text=True, whole=True): name, **figures_on_texts(one)} for name, one in ways.items()]
+    ways = {"own": "its own scheme", **NAMED}
+    records = [
+        {Column("way", text=True, whole=True): title, **figures_on_texts(getattr(result, name))}
+        for name, title in ways.items()
+    ]
     undefined: dict[str, list[str]] = {}  # by the reason
     for one in result.undefined:
         undefined.setdefault(one.why, []).append(one.what)

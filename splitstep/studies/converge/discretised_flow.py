@@ -20,26 +20,10 @@ from ...flows import Flow
 from ...kernels.loss import IGNORED, decoder_inputs, shifted
 from ...opening import Opened, load
 from ...opening.texts import batches_of
-from ...scheme import Scheme, shown
 from ...support.provenance import Provenance, made_by_study
 from ...support.typed import Figure, Inlined
 from ...training.progress import Counting
-from .ways import (
-    FACTORS,
-    SUBSTEPS,
-    LocalError,
-    Problem,
-    Way,
-    check_equation,
-    given_schemes,
-    local_errors,
-    no_equation,
-    problem_of_flow,
-    run_ways,
-    strang_of,
-    usual,
-    whole_fields,
-)
+from .ways import LocalError, Problem, Undefined, Way, local_errors, no_equation, plan_of, problem_of_flow, run_ways
 
 TOKENS = 64  # of each text
 BATCH = 8  # texts at once
@@ -76,13 +60,6 @@ class TextEffect(NamedTuple):
     loss: Change | None
 
 
-class Undefined(NamedTuple):
-    """Something that a model of its kind does not have, and why."""
-
-    what: str
-    why: str
-
-
 @dataclass(frozen=True)
 class DiscretisedFlow(Result):
     """The result of the study. `own` is the model by its own scheme, so it changes nothing but rounding; `ways` are
@@ -112,56 +89,29 @@ class DiscretisedFlow(Result):
     chance: Figure | None = None  # the loss of a uniform guess
 
 
-class Plan(NamedTuple):
-    """The ways to run a model, those that decide by their names, and what is not defined."""
-
-    ways: list[Way]
-    named: Mapping[str, Way | None]
-    undefined: list[Undefined]
-
-
-def plan_of(own: Scheme, k: int, layers: int, schemes: Sequence[str], substeps: Sequence[int]) -> Plan:
-    """What to run. `k` is the number of sub-steps that the model has itself: 1 unless it is one of ours."""
-    if why := no_equation(own):
-        if schemes:
-            check_equation(own)
-        missing = [Undefined(what, why) for what in ("sub-steps", "other schemes", "merged layers", "local errors")]
-        return Plan([Way(own, k)], dict.fromkeys(("halved", "strang", "merged")), missing)
-    every = given_schemes(own, schemes) if schemes else usual(own)
-    ways, strang = [Way(own, k), *(Way(s, n * k) for s in every for n in substeps)], strang_of(own)
-    named = {
-        "halved": Way(own, 2 * k),
-        "strang": None if strang is None else Way(strang, k),
-        "merged": Way(own, k, merged=2) if layers > 1 else None,
-    }
-    single = bool(whole_fields(own)) and len(own.substeps) == 1
-    lacking = [
-        (strang is None, "Strang's splitting", f"{shown(own)!r} does not have two fields with whole steps"),
-        (layers < 2, "merged layers", "the model has one layer"),
-        (single, "the splitting part of local errors", f"{shown(own)!r} has one part: nothing is split"),
-    ]
-    return Plan(list(dict.fromkeys(ways)), named, [Undefined(what, why) for lacks, what, why in lacking if lacks])
-
-
 def discretised_flow(
     opened: Opened,
     texts: Sequence[str],
-    tokens: int = TOKENS,
-    schemes: Sequence[str] = (),
-    substeps: Sequence[int] = SUBSTEPS,
-    factors: Sequence[float] = FACTORS,
+    tokens: int,
+    schemes: Sequence[str],
+    substeps: Sequence[int],
+    factors: Sequence[float],
     progress: Counting | None = None,
     errors_progress: Counting | None = None,
 ) -> DiscretisedFlow:
     """How a pretrained model depends on its discretisation, on texts that are cut after so many tokens."""
     flow, batches = flow_and_batches(opened, texts, tokens)
     model, stack, own = opened.model, flow.stacks[flow.main], flow.scheme
-    plan = plan_of(own, stack.substeps, len(stack.layers), schemes, substeps)
+    ways, named, undefined = plan_of(own, stack.substeps, len(stack.layers), schemes, substeps)
     kind, longer = predicts(model, batches[0]), [Way(own, stack.substeps, factor) for factor in factors]
-    tried = [*plan.ways, *filter(None, plan.named.values()), *longer]
-    run = run_ways(partial(problem_on, flow), batches, tried, [None], partial(compare, model, kind), progress)
+    tried = [*ways, *filter(None, named.values()), *longer]
+
+    def problem(batch: Mapping[str, Tensor]) -> Problem:
+        return problem_of_flow(flow, inputs_of(model, batch))
+
+    run = run_ways(problem, batches, tried, [None], partial(compare, model, kind), progress)
     found = {way: list(chain(*some)) for way, some in run.items()}
-    texts_alone = found[plan.ways[0]]
+    texts_alone = found[ways[0]]
     effects = {way: effect_of(way, some, texts_alone) for way, some in found.items()}
     losses = [one.loss for one in texts_alone if one.loss is not None]
     errors = [] if no_equation(own) else errors_on(flow, batches[0], errors_progress)
@@ -169,13 +119,12 @@ def discretised_flow(
     name = f"{place.parent.name}/{place.name}" if place.name == "model" else place.name
     return DiscretisedFlow(
         model=opened.name if opened.source == "hub" else name, architecture=type(model).__name__, predicts=kind,
-        stack=flow.main, scheme=str(own),
-        layers=len(stack.layers), notes=flow.notes, undefined=tuple(plan.undefined), texts=len(texts),
+        stack=flow.main, scheme=str(own), layers=len(stack.layers), notes=flow.notes, undefined=tuple(undefined), texts=len(texts),
         tokens=sum(one.tokens for one in texts_alone), loss=math.fsum(losses) / len(losses) if losses else None,
-        own=effects[plan.ways[0]], ways=tuple(effects[way] for way in plan.ways),
+        own=effects[ways[0]], ways=tuple(effects[way] for way in ways),
         longer=tuple(effects[way] for way in longer), errors=tuple(errors), made=made_by_study(),
         chance=math.log(model.config.get_text_config().vocab_size),
-        **{name: None if way is None else effects[way] for name, way in plan.named.items()},
+        **{name: None if way is None else effects[way] for name, way in named.items()},
     )  # fmt: skip
 
 
@@ -193,15 +142,11 @@ def flow_and_batches(opened: Opened, texts: Sequence[str], tokens: int) -> tuple
         return load(opened._replace(model=model.float())), batches
 
 
-def problem_on(flow: Flow, batch: Mapping[str, Tensor]) -> Problem:
-    return problem_of_flow(flow, inputs_of(flow.model, batch))
-
-
 @torch.no_grad()
 def errors_on(flow: Flow, batch: Mapping[str, Tensor], progress: Counting | None) -> list[LocalError]:
     """Local errors on the beginning of the first text."""
     part = {name: x[:1, :PROBED_TOKENS] for name, x in batch.items()}
-    return local_errors(problem_on(flow, part), (1.0,), EXACT, MOST, progress)
+    return local_errors(problem_of_flow(flow, inputs_of(flow.model, part)), (1.0,), EXACT, MOST, progress)
 
 
 def inputs_of(model: Any, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -161,19 +161,19 @@ def labels_of(model: SplitstepModel, batch: Mapping[str, Tensor]) -> Tensor | No
 
 
 def check_factors(factors: Sequence[float]) -> tuple[float, ...]:
-    """The factors of the step in order, each once."""
+    """The factors of the step in order, each once; the usual ones if none are given."""
     for one in factors:
         if not 0 < one <= 1024:
             raise ValueError(f"--steps: a step of {one:g} times its length: use numbers above 0 and up to 1024.")
-    return tuple(sorted(set(factors)))
+    return tuple(sorted(set(factors or FACTORS)))
 
 
 def check_substeps(substeps: Sequence[int]) -> tuple[int, ...]:
-    """The numbers of sub-steps in order, each once."""
+    """The numbers of sub-steps in order, each once; the usual ones if none are given."""
     if not all(0 < one <= 1024 for one in substeps):
         given = ",".join(map(str, substeps))
         raise ValueError(f"--substeps {given}: give whole numbers from 1 to 1024, such as --substeps 1,2,4,8.")
-    return tuple(sorted(set(substeps)))
+    return tuple(sorted(set(substeps or SUBSTEPS)))
 
 
 def given_schemes(own: Scheme, texts: Sequence[str]) -> list[Scheme]:
@@ -188,8 +188,11 @@ def given_schemes(own: Scheme, texts: Sequence[str]) -> list[Scheme]:
     return list(dict.fromkeys([own, *given]))
 
 
-def fitting(own: Scheme) -> list[Scheme]:
-    """The network's own scheme and the usual ones that have the same fields."""
+def fitting(own: Scheme, texts: Sequence[str]) -> list[Scheme]:
+    """The network's own scheme, then those given or, if there are none, the usual ones that have the same fields."""
+    check_equation(own)
+    if texts:
+        return given_schemes(own, texts)
     return [own, *(s for s in map(SCHEMES.__getitem__, TRIED) if s.fields == own.fields and s != own)]
 
 
@@ -219,6 +222,39 @@ def whole_fields(own: Scheme) -> list[str]:
     """The fields in order, if all advance whole steps by Euler."""
     simple = all(part.fraction == 1 and part.tableau == EULER and not part.half for _, part in own.substeps)
     return [name for _, part in own.substeps for name in part.fields] if simple and len(own.branches) == 1 else []
+
+
+class Undefined(NamedTuple):
+    """Something that a model of its kind does not have, and why."""
+
+    what: str
+    why: str
+
+
+def plan_of(
+    own: Scheme, k: int, layers: int, schemes: Sequence[str], substeps: Sequence[int]
+) -> tuple[list[Way], Mapping[str, Way | None], list[Undefined]]:
+    """The ways to run a model, those that decide by their names, and what is not defined. `k` is the number of
+    sub-steps that the model has itself: 1 unless it is one of ours."""
+    if why := no_equation(own):
+        if schemes:
+            check_equation(own)
+        missing = [Undefined(what, why) for what in ("sub-steps", "other schemes", "merged layers", "local errors")]
+        return [Way(own, k)], dict.fromkeys(("halved", "strang", "merged")), missing
+    every = given_schemes(own, schemes) if schemes else usual(own)
+    ways, strang = [Way(own, k), *(Way(s, n * k) for s in every for n in substeps)], strang_of(own)
+    named = {
+        "halved": Way(own, 2 * k),
+        "strang": None if strang is None else Way(strang, k),
+        "merged": Way(own, k, merged=2) if layers > 1 else None,
+    }
+    single = bool(whole_fields(own)) and len(own.substeps) == 1
+    lacking = [
+        (strang is None, "Strang's splitting", f"{shown(own)!r} does not have two fields with whole steps"),
+        (layers < 2, "merged layers", "the model has one layer"),
+        (single, "the splitting part of local errors", f"{shown(own)!r} has one part: nothing is split"),
+    ]
+    return list(dict.fromkeys(ways)), named, [Undefined(what, why) for lacks, what, why in lacking if lacks]
 
 
 @torch.no_grad()

@@ -17,18 +17,7 @@ from ...jobs import check_engine
 from ...training.processes import this_world
 from ...training.progress import Progress, RunsProgress
 from .directory import OTHERS, Found, Planned, Weights, claim, keep, plan, read_kept
-from .result import (
-    COMPARED,
-    QUANTITIES,
-    REFERENCE,
-    TEACHER,
-    DistilResult,
-    DistilRun,
-    MethodRow,
-    Said,
-    Shown,
-    with_claims,
-)
+from .result import COMPARED, QUANTITIES, REFERENCE, DistilResult, DistilRun, MethodRow, Said, Shown, with_claims
 
 BASE = "ce"  # what every method without a base of its own is compared with
 ADDED = "mta."  # terms that are added to another method
@@ -123,7 +112,7 @@ def judge_one(one: Planned, runs: DistilRuns, out: Path, exam: Exam) -> Found:
     folder = out / one.folder
     if (kept := read_kept(folder, exam)) is not None:
         return kept
-    if one.method == TEACHER:
+    if one == OTHERS[0]:  # the teacher itself
         return keep(folder, exam, Found(*judge(placed(runs.teacher()), exam)))
     made = Distilled(runs.start(), 0, 0, "") if one in OTHERS else runs.train(one.method, one.seed, folder)
     figures, answers = None, {}

@@ -12,26 +12,13 @@ from ...experiments.study import Study
 from ...experiments.trials import RunRecord, outcome_of
 from ...jobs import check_engine
 from ...recipe import load_document
-from ...support.provenance import Provenance
 from ...support.words import did_you_mean
 from ...tasks.glue import PARTS
 from ...tasks.sequences import Sentences
 from ...training import Recipe, override, read_recipe
 from .bodies import Body, find_bodies, read_starts, shape_of
 from .document import document
-from .result import (
-    APART,
-    DEFAULT,
-    KINDS,
-    Arm,
-    FineTuning,
-    GlueResult,
-    Kind,
-    base_of,
-    claims_of,
-    differences,
-    majority_of,
-)
+from .result import DEFAULT, KINDS, FineTuning, GlueResult, Kind, summed_up
 
 __all__ = ["DEFAULT", "STUDY", "glue", "read_starts"]
 
@@ -169,34 +156,6 @@ def fine_tuning(run: Planned, ended: RunRecord) -> FineTuning:
         body=run.seed // STRIDE,
         setting=run.setting,
         folder=run.folder,
-    )
-
-
-def summed_up(
-    bodies: Sequence[Body],
-    kinds: Sequence[Kind],
-    seeds: int,
-    tasks: Mapping[str, Sentences],
-    runs: Sequence[FineTuning],
-    made: Provenance,
-) -> GlueResult:
-    """The result of all runs."""
-    names = dict.fromkeys(body.name for body in bodies)
-    in_mean = tuple(task for task in tasks if task not in APART)
-    arms = [Arm(name, kind, runs, bodies, in_mean) for kind, name in product(kinds, names)]
-    rows = [arm.row() for arm in arms]
-    found = differences(arms, base_of([(row.name, row.scheme) for row in rows]))
-    return GlueResult(
-        tasks=tuple(tasks),
-        in_mean=in_mean,
-        fine_tunings=seeds,
-        bodies=tuple(bodies),
-        rows=tuple(rows),
-        majority=tuple(majority_of(name, task) for name, task in tasks.items()),
-        differences=tuple(found),
-        claims=tuple(claims_of(rows, found, in_mean)),
-        runs=tuple(runs),
-        made=made,
     )
 
 

@@ -8,30 +8,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ...experiments import sections
-from ...experiments.experiment import Difference, Sample
+from ...experiments.experiment import Claim, Difference, Sample
 from ...experiments.statistics import FEWEST
 from ...report.charts import Axis, SmallMultiples
-from ...report.document import Document, Evidence, Note, folded
+from ...report.document import Document, Evidence, Note, Verdict, folded, kind_of
 from ...report.tables import ON_PAGES, Cell, Code, Column, Record, Table
 from ...schemes import label
 from ...support.words import counted, listed
 from ...tasks.glue import PARTS
-from .result import (
-    LOSS,
-    MEAN,
-    SETTLE,
-    WITHOUT,
-    Arm,
-    FineTuning,
-    GlueResult,
-    OnTask,
-    Row,
-    claimed,
-    figures_of,
-    glue_verdict,
-    score_on,
-    title_of,
-)
+from .result import DEFAULT, LOSS, MEAN, SETTLE, WITHOUT, Arm, FineTuning, GlueResult, Row, claimed, figures_of
 
 NAME = Column("start", text=True)
 FORM, MEAN_FORM = "{:.1f}", "{:.2f}"  # of points
@@ -63,6 +48,30 @@ def document(result: GlueResult) -> Document:
     ]
     title = f"GLUE: {', '.join(row.title for row in result.rows)}"
     return Document(title, parts, glue_verdict(result), headline(result))
+
+
+def glue_verdict(result: GlueResult) -> Verdict:
+    """The answers about the mean and the masked loss, or what is known if there is nothing to compare."""
+    rows = [row for row in result.rows if row.kind == "pre-trained"]
+    told = list(zip(claimed(result.rows, result.differences), result.claims, strict=False))  # the last may be of a row
+    if len(rows) < 2:
+        return Verdict("open", alone(rows[0], [claim for _, claim in told]))
+    means, others = ([(one, claim) for one, claim in told if one.what == what] for what in (MEAN, LOSS))
+    if not means:
+        return Verdict("open", f"WNLI alone says nothing about {listed([row.name for row in rows])}.")
+    few = all(one.found is not None and one.found.lacks for one, _ in means) and set(result.in_mean) == set(DEFAULT)
+    said = [f"claim that {one.question} is {one.answer}: {one.evidence}" for _, one in [*means, *others]]
+    answers = (claim.answer if len(one.seeds) >= SETTLE else "undecided" for one, claim in means)
+    return Verdict(kind_of(answers, few), f"The {'; the '.join(said)}.")
+
+
+def alone(row: Row, scratch: Sequence[Claim]) -> str:
+    """What is known of a single name, and whether pre-training helps it."""
+    if row.mean is None:
+        return f"{row.name} has no GLUE mean; nothing was compared."
+    interval = row.mean.lacks or f"95% interval {row.mean.low:.2f} to {row.mean.high:.2f}"
+    rest = "".join(f"; {one.question}: {one.answer}, {one.evidence}" for one in scratch) or "; nothing was compared"
+    return f"{row.name} has a GLUE mean of {row.mean.mean:.2f} points ({interval}){rest}."
 
 
 def headline(result: GlueResult) -> str:
@@ -163,7 +172,7 @@ def main_table(result: GlueResult) -> Table:
     }
     records: list[Record] = [
         {NAME: row_cell(row), mean: sections.estimated(row.mean, MEAN_FORM)}
-        | {head: task_cell(row.on(task)) for task, head in heads.items()}
+        | {head: task_cell(row, task) for task, head in heads.items()}
         for row in result.rows
     ]
     majority = {one.task: one for one in result.majority}
@@ -180,8 +189,9 @@ def row_cell(row: Row) -> Cell:
     return (row.title,) if row.name == label(row.scheme) else (row.title, Code(row.scheme))
 
 
-def task_cell(found: OnTask) -> Cell:
+def task_cell(row: Row, task: str) -> Cell:
     """The figures one below the other, each with its interval, then the setting and how many runs diverged."""
+    found = row.on(task)
     shown = [line for one in found.figures.values() for line in sections.estimated(one, FORM)] or ["-"]
     lost = [f"({found.diverged} of {found.diverged + found.finished} diverged)"] if found.diverged else []
     return (*shown, *found.setting, *lost)
@@ -264,10 +274,9 @@ def pretraining_table(result: GlueResult) -> list[Table]:
 
 def run_record(run: FineTuning) -> Record:
     """A row of the table of all runs."""
-    scores = [score_on(run, split) if run.status == "finished" else None for split in ("valid", "test")]
-    valid, dev = ("-" if score is None else FORM.format(score) for score in scores)
+    valid, dev = (FORM.format(run.score(split)) if run.status == "finished" else "-" for split in ("valid", "test"))
     return {
-        NAME: title_of(run.name, run.kind),
+        NAME: run.title,
         Column("task"): PARTS[run.task].folder,
         Column("setting"): ", ".join(run.setting),
         Column("pre-training seed"): str(run.body),

@@ -1,11 +1,12 @@
 """The result of fine-tuning on GLUE: its runs, its rows, its differences. Scores are as GLUE's leaderboard has them: a
 figure for each body, then means over bodies. What these say about the paper's claim, by the rule that
-docs/results/pretrain.md states, and the verdict.
+docs/results/pretrain.md states.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from statistics import fmean
 from typing import Literal, NamedTuple
 
@@ -29,11 +30,9 @@ from ...experiments.experiment import (
 )
 from ...experiments.result import Result
 from ...experiments.statistics import Bounds, Estimate
-from ...report.document import Verdict, kind_of
 from ...schemes import scheme
 from ...support.provenance import Provenance
 from ...support.typed import Inlined
-from ...support.words import listed
 from ...tasks.glue import PARTS
 from ...tasks.measures import F1_ACCURACY, PEARSON, class_figures, class_sums
 from ...tasks.sequences import Sentences
@@ -61,6 +60,14 @@ class FineTuning(RunOutcome):
     body: int
     setting: Setting
     folder: str  # relative to the study's own
+
+    @property
+    def title(self) -> str:
+        return title_of(self.name, self.kind)
+
+    def score(self, split: str) -> float:
+        """GLUE's score on a split; `test` is the published dev set."""
+        return points(getattr(self, split), figures_of(self.task))
 
 
 class OnTask(NamedTuple):
@@ -167,11 +174,6 @@ def points(figures: Mapping[str, float] | None, names: Sequence[str]) -> float:
     return POINTS * math.fsum((figures or {}).get(name, math.nan) for name in names) / len(names)
 
 
-def score_on(run: FineTuning, split: str = "test") -> float:
-    """A run's score on a split; `test` is the published dev set."""
-    return points(getattr(run, split), figures_of(run.task))
-
-
 def bounds_of(*tasks: str) -> Bounds:
     """The least and the greatest mean of these tasks' scores."""
     least = [POINTS * (PARTS[task].metric.least or 0.0) for task in tasks]
@@ -185,15 +187,14 @@ class Arm:
     def __init__(
         self, name: str, kind: Kind, runs: Sequence[FineTuning], bodies: Sequence[Body], in_mean: Sequence[str]
     ) -> None:
-        self.kind: Kind = kind
-        self.name, self.title = name, title_of(name, kind)
+        self.name, self.kind, self.title = name, kind, title_of(name, kind)
         self.bodies = [body for body in bodies if body.name == name]
         own = [
             Observation(self.title, run.body, run.setting, run.status == "finished", run, run.task)
             for run in runs
             if (run.name, run.kind) == (name, kind)
         ]
-        experiment = Experiment(own, Quantity(lambda run: score_on(run, "valid")))
+        experiment = Experiment(own, Quantity[FineTuning](lambda run: run.score("valid")))
         self.runs = {task: experiment.of(self.title, task) for task in dict.fromkeys(run.block for run in own)}
         scores = {task: self.on(task, *figures_of(task)) for task in self.runs}
         single = {f"{task} {one}": self.on(task, one) for task in self.runs for one in figures_of(task)}
@@ -322,25 +323,29 @@ def below_overlap(rows: Sequence[Row]) -> list[Claim]:
     return [Claim(f"STS-B is above word overlap ({OVERLAP / 100:.2f} Pearson)", "not supported", reached)]
 
 
-def glue_verdict(result: GlueResult) -> Verdict:
-    """The answers about the mean and the masked loss, or what is known if there is nothing to compare."""
-    rows = [row for row in result.rows if row.kind == "pre-trained"]
-    told = list(zip(claimed(result.rows, result.differences), result.claims, strict=False))  # the last may be of a row
-    if len(rows) < 2:
-        return Verdict("open", alone(rows[0], [claim for _, claim in told]))
-    means, others = ([(one, claim) for one, claim in told if one.what == what] for what in (MEAN, LOSS))
-    if not means:
-        return Verdict("open", f"WNLI alone says nothing about {listed([row.name for row in rows])}.")
-    few = all(one.found is not None and one.found.lacks for one, _ in means) and set(result.in_mean) == set(DEFAULT)
-    said = [f"claim that {one.question} is {one.answer}: {one.evidence}" for _, one in [*means, *others]]
-    answers = (claim.answer if len(one.seeds) >= SETTLE else "undecided" for one, claim in means)
-    return Verdict(kind_of(answers, few), f"The {'; the '.join(said)}.")
-
-
-def alone(row: Row, scratch: Sequence[Claim]) -> str:
-    """What is known of a single name, and whether pre-training helps it."""
-    if row.mean is None:
-        return f"{row.name} has no GLUE mean; nothing was compared."
-    interval = row.mean.lacks or f"95% interval {row.mean.low:.2f} to {row.mean.high:.2f}"
-    rest = "".join(f"; {one.question}: {one.answer}, {one.evidence}" for one in scratch) or "; nothing was compared"
-    return f"{row.name} has a GLUE mean of {row.mean.mean:.2f} points ({interval}){rest}."
+def summed_up(
+    bodies: Sequence[Body],
+    kinds: Sequence[Kind],
+    seeds: int,
+    tasks: Mapping[str, Sentences],
+    runs: Sequence[FineTuning],
+    made: Provenance,
+) -> GlueResult:
+    """The result of all runs."""
+    names = dict.fromkeys(body.name for body in bodies)
+    in_mean = tuple(task for task in tasks if task not in APART)
+    arms = [Arm(name, kind, runs, bodies, in_mean) for kind, name in product(kinds, names)]
+    rows = [arm.row() for arm in arms]
+    found = differences(arms, base_of([(row.name, row.scheme) for row in rows]))
+    return GlueResult(
+        tasks=tuple(tasks),
+        in_mean=in_mean,
+        fine_tunings=seeds,
+        bodies=tuple(bodies),
+        rows=tuple(rows),
+        majority=tuple(majority_of(name, task) for name, task in tasks.items()),
+        differences=tuple(found),
+        claims=tuple(claims_of(rows, found, in_mean)),
+        runs=tuple(runs),
+        made=made,
+    )
