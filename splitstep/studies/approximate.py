@@ -273,8 +273,7 @@ def tables(result: Approximation) -> list[Table]:
     exponent = [] if result.exponent is None else [f"Units grow like eps^{result.exponent.text()}, a regression."]
     proved = result.best.error is not None
     known = Table.of(steps, "The certificate" if proved else "No certificate", [STEPS_NOTE] if proved else [])
-    found = [Table.of(rows, "Networks", [ROWS_NOTE, *exponent]), known]
-    return [*found, *trained_table(result)]
+    return [Table.of(rows, "Networks", [ROWS_NOTE, *exponent]), known, *trained_table(result)]
 
 
 def trained_table(result: Approximation) -> list[Table]:

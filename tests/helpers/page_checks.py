@@ -73,6 +73,15 @@ FAULTS = """([contrast, large]) => {
   return [...faults];
 }"""
 
+OUTSIDE = """selector => [...document.querySelectorAll(selector)].filter(e => e.checkVisibility())
+  .map(e => [e.className || e.tagName, e.getBoundingClientRect()])
+  .filter(([_, r]) => r.right > innerWidth + 0.5 || r.left < -0.5).map(([n, _]) => n)"""
+
+
+def outside(page: Any, selector: str) -> list[str]:
+    """What is drawn beyond the screen, by its class or its tag."""
+    return page.evaluate(OUTSIDE, selector)
+
 
 def unfolded(page: Any) -> Any:
     """The page with all of its evidence open."""

@@ -16,20 +16,6 @@ from splitstep.report.charts import Axis, ComplexPlane, ParticleChart, Particles
 
 WORDS = ("The", " tokens", " of", " a", " text", " move", " through", " depth", " and", " gather", " in", " clusters")
 
-CONTRAST = """selector => {
-  const light = (colour) => {
-    const [r, g, b] = colour.match(/[\\d.]+/g).map(Number).map((v) => v / 255)
-      .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  let element = document.querySelector(selector);
-  const ink = light(getComputedStyle(element).color);
-  const clear = "rgba(0, 0, 0, 0)";
-  while (getComputedStyle(element).backgroundColor === clear) element = element.parentElement;
-  const paper = light(getComputedStyle(element).backgroundColor);
-  return (Math.max(ink, paper) + 0.05) / (Math.min(ink, paper) + 0.05);
-}"""  # as WCAG defines it
-
 
 @contextmanager
 def chromium() -> Iterator[Any]:

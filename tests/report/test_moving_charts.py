@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import CONTRAST, WORDS, particle_chart, spectra
+from page_checks import faults, outside
+from pages import WORDS, particle_chart, spectra
 
 from splitstep.report import charts
 from splitstep.report.charts import Axis, Chart, ComplexPlane, Explained, HeatMap, Line, LineChart
@@ -39,7 +40,6 @@ BODY: tuple[Chart, ...] = (
 )
 POSITIONS = "[...document.querySelectorAll('.particle')].map(e => [parseFloat(e.style.left), parseFloat(e.style.top)])"
 AT = "#particles .at"
-READABLE = (".play", ".speed", ".at", ".token", ".equation", ".reading", ".download", ".key", ".controls label")
 
 
 def written(folder: Path, *charts: Chart) -> Path:
@@ -283,16 +283,7 @@ def test_the_figures_can_be_saved(look: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_page_fits_and_can_be_read(look: Any, tmp_path: Path, width: int, colours: str) -> None:
     page = look(written(tmp_path, *BODY), width, colours)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    outside = page.evaluate(
-        """width => [...document.querySelectorAll('h2, p, button, input, select, .plot, .about, .token')]
-        .filter(e => e.checkVisibility()).map(e => [e.className || e.tagName, e.getBoundingClientRect()])
-        .filter(([_, r]) => r.right > width + 0.5 || r.left < -0.5).map(([n, _]) => n)""",
-        width,
-    )
-    assert outside == []
-    for selector in READABLE:
-        assert page.evaluate(CONTRAST, selector) > 4.5, selector
+    assert faults(page) + outside(page, "h2, p, button, input, select, .plot, .about, .token") == []
     page.hover("#particles .area")
     inside = page.query_selector("#particles .tip").bounding_box()
     assert 0 <= inside["x"] <= inside["x"] + inside["width"] <= width

@@ -10,18 +10,13 @@ from ...experiments.sections import difference_of, estimated, status_cell
 from ...experiments.statistics import Estimate
 from ...experiments.trials import Trial
 from ...notation import shortened
-from ...report.tables import EVERYWHERE, NOT_ON_PAGES, ON_PAGES, Cell, Code, Column, Record, Table, lines
+from ...report.tables import NOT_ON_PAGES, ON_PAGES, Cell, Code, Column, Record, Table, lines
 from ...support.words import counted
 from ...tasks.measures import title_of
 from .result import BIAS, RULES, Ablation, ArmResult, Outcome
 
 ARM = Column("arm", text=True)
 INTERVAL = "[95%]"
-
-
-def filled(records: Sequence[Record], title: str, note: str, detail: int = EVERYWHERE) -> list[Table]:
-    """The table of these rows; none without rows."""
-    return [Table.of(records, title, [note], detail)] if records else []
 
 
 def claims_table(result: Ablation) -> Table:
@@ -118,7 +113,7 @@ def run_cells(trial: Trial) -> Record:
     return {ARM: trial.arm, Column("rate"): f"{rate_of(trial.setting):g}", Column("seed"): str(trial.seed)}
 
 
-def lost_table(result: Ablation) -> list[Table]:
+def lost_table(result: Ablation) -> Table:
     """The runs that diverged: when, where first, and how the norms grew."""
     records = [
         {
@@ -133,7 +128,7 @@ def lost_table(result: Ablation) -> list[Table]:
         if t.diverged is not None
     ]
     note = "State norms are those after the embedding and after each layer, on the batch of that step."
-    return filled(records, "Runs that diverged", note)
+    return Table.of(records, "Runs that diverged", [note])
 
 
 def information_table(result: Ablation) -> list[Table]:
@@ -157,7 +152,7 @@ def information_table(result: Ablation) -> list[Table]:
         "of the given sigma relative to its spread. The bias is that for as many Gaussian samples. Where states "
         "coincide, `neighbours` is an artefact of tied distances, and can exceed the entropy of the labels."
     )
-    return filled(records, "Information", note, ON_PAGES)
+    return [Table.of(records, "Information", [note], ON_PAGES)] if records else []
 
 
 def attention_table(result: Ablation) -> list[Table]:
@@ -174,10 +169,10 @@ def attention_table(result: Ablation) -> list[Table]:
         for arm in result.arms
     ]
     note = "Means over layers, heads and seeds, in nats; the cosine is between the weights of a query."
-    return filled(records, "", note, ON_PAGES) if any(arm.own.maps for arm in result.arms) else []
+    return [Table.of(records, "", [note], ON_PAGES)] if any(arm.own.maps for arm in result.arms) else []
 
 
-def replay_table(result: Ablation) -> list[Table]:
+def replay_table(result: Ablation) -> Table:
     """The trained full network without some of its structure."""
     form, title = result.metric.format, title_of(result.metric)
     records = [
@@ -191,7 +186,7 @@ def replay_table(result: Ablation) -> list[Table]:
         for one in result.replay
     ]
     note = "The weights of the trained full network, run without some of its structure, against the network itself."
-    return filled(records, "Replay", note)
+    return Table.of(records, "Replay", [note])
 
 
 def runs_table(result: Ablation) -> Table:

@@ -119,8 +119,9 @@ def discretised_flow(
     name = f"{place.parent.name}/{place.name}" if place.name == "model" else place.name
     return DiscretisedFlow(
         model=opened.name if opened.source == "hub" else name, architecture=type(model).__name__, predicts=kind,
-        stack=flow.main, scheme=str(own), layers=len(stack.layers), notes=flow.notes, undefined=tuple(undefined), texts=len(texts),
-        tokens=sum(one.tokens for one in texts_alone), loss=math.fsum(losses) / len(losses) if losses else None,
+        stack=flow.main, scheme=str(own), layers=len(stack.layers), notes=flow.notes, undefined=tuple(undefined),
+        texts=len(texts), tokens=sum(one.tokens for one in texts_alone),
+        loss=math.fsum(losses) / len(losses) if losses else None,
         own=effects[ways[0]], ways=tuple(effects[way] for way in ways),
         longer=tuple(effects[way] for way in longer), errors=tuple(errors), made=made_by_study(),
         chance=math.log(model.config.get_text_config().vocab_size),

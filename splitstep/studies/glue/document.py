@@ -41,7 +41,7 @@ def document(result: GlueResult) -> Document:
         ),
         Evidence("Scores on every task", [*tasks, main_table(result)]),
         *([Evidence("What the rule says", [*claims, *pairs_table(result)])] if claims else []),
-        *folded([*differences(result), *without_table(result), *pretraining_table(result)]),
+        *folded([*differences(result), without_table(result), pretraining_table(result)]),
         *sections.pictures((row.name, row.scheme) for row in result.rows),
         *folded([sections.runs_table(map(run_record, result.runs), ["Scores in points."])]),
         *sections.reproduce(result.made, result.runs, "splitstep.studies.glue.glue(...)"),
@@ -231,12 +231,10 @@ def differences(result: GlueResult) -> list[Table]:
     return sections.differences_table(result.differences, NAME, {**mean, **tasks}, note)
 
 
-def without_table(result: GlueResult) -> list[Table]:
+def without_table(result: GlueResult) -> Table:
     """Differences of pre-trained rows in the mean of all tasks but one: whether one task alone makes a difference."""
     arms = trained_arms(result)
     pairs = dict.fromkeys((one.of, one.to) for one in result.differences if {one.of, one.to} <= arms.keys())
-    if len(result.in_mean) < 3 or not pairs:
-        return []
     records: list[Record] = [
         {NAME: f"{of} - {to}"}
         | {
@@ -246,16 +244,15 @@ def without_table(result: GlueResult) -> list[Table]:
             for task in result.in_mean
         }
         for of, to in pairs
+        if len(result.in_mean) > 2
     ]
     note = "Paired by pre-training seed, in points. The rule is about the mean of all tasks; this table is in no rule."
-    return [Table.of(records, "Differences in the mean without one task", [note])]
+    return Table.of(records, "Differences in the mean without one task", [note])
 
 
-def pretraining_table(result: GlueResult) -> list[Table]:
+def pretraining_table(result: GlueResult) -> Table:
     """Held-out figures of the bodies, as their own runs measured them."""
     rows = [row for row in result.rows if row.kind == "pre-trained"]
-    if not any(row.masked_loss for row in rows):
-        return []
     losses: dict[str, Difference] = {one.of: one for one in result.differences if one.what == LOSS}
     records: list[Record] = [
         {
@@ -267,9 +264,10 @@ def pretraining_table(result: GlueResult) -> list[Table]:
             Column("parameters"): f"{row.parameters:,}",
         }
         for row in rows
+        if any(one.masked_loss for one in rows)
     ]
     note = "Nats per masked token and masked tokens that were right, on the test split of the pre-training text."
-    return [Table.of(records, "Pre-training", [note])]
+    return Table.of(records, "Pre-training", [note])
 
 
 def run_record(run: FineTuning) -> Record:

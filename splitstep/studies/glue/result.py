@@ -187,7 +187,8 @@ class Arm:
     def __init__(
         self, name: str, kind: Kind, runs: Sequence[FineTuning], bodies: Sequence[Body], in_mean: Sequence[str]
     ) -> None:
-        self.name, self.kind, self.title = name, kind, title_of(name, kind)
+        self.kind: Kind = kind
+        self.name, self.title = name, title_of(name, kind)
         self.bodies = [body for body in bodies if body.name == name]
         own = [
             Observation(self.title, run.body, run.setting, run.status == "finished", run, run.task)
