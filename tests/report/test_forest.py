@@ -23,8 +23,8 @@ def numbers(pattern: str, drawn: str) -> list[tuple[float, ...]]:
     return [tuple(map(float, one)) for one in re.findall(pattern, drawn)]
 
 
-def test_values_intervals_and_bands_stand_at_their_places() -> None:
-    """The axis is from -1 to 1: 0.4 is at 70% and its interval goes from 60% to 80%."""
+def test_values_intervals_and_bands_stand_at_their_places_and_hovering_tells_them() -> None:
+    """The axis is from -1 to 1: 0.4 is at 70% and its interval goes from 60% to 80%, which excludes zero."""
     drawn = chart_to_html(CHART)
     assert numbers(r'"whisker across" style="left:([\d.]+)%;width:([\d.]+)%', drawn) == [(60, 20), (25, 40)]
     assert [x for x, _ in numbers(r'"dot" style="left:([\d.]+)%;top:([\d.]+)%', drawn)] == [70, 45, 100]
@@ -32,15 +32,8 @@ def test_values_intervals_and_bands_stand_at_their_places() -> None:
     assert bands == [(450, 0, 100, 333.3), (450, 333.3, 100, 333.3)]
     assert '<path class="level" d="M500 0V1000"/>' in drawn
     assert NOTE in drawn
-
-
-def test_only_what_excludes_zero_has_a_colour() -> None:
-    shades = re.findall(r'"dot" style="[^"]*--c:var\(--c(-?\d)\)', chart_to_html(CHART))
-    assert shades == ["0", str(MUTED), str(MUTED)]
-
-
-def test_hovering_tells_the_interval_and_the_band() -> None:
-    [tips] = re.findall(r'data-tips="([^"]*)"', chart_to_html(CHART))
+    assert re.findall(r'"dot" style="[^"]*--c:var\(--c(-?\d)\)', drawn) == ["0", str(MUTED), str(MUTED)]
+    [tips] = re.findall(r'data-tips="([^"]*)"', drawn)
     found = json.loads(tips.replace("&quot;", '"'))
     assert found[0][2:] == [
         "macaron · mean [95% interval]", [[0, "+0.4 [+0.2, +0.6]"], [MUTED, "by chance up to 0.1"]]

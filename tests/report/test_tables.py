@@ -71,6 +71,7 @@ def test_a_terminal_has_groups_once_and_columns_below_each_other() -> None:
     ]
     ends = {len(line) for line in (over, heads, rows[0], rows[1])}
     assert len(ends) == 1  # numbers are set right
+    assert drawn(Table([Column("one")], [["1"]], detail=ON_PAGES), TABLE) == drawn(TABLE)  # the first is for pages
 
 
 def test_no_color_counts_for_more_than_force_color(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,10 +103,6 @@ def test_a_page_has_every_column_and_every_cell_says_which_it_is_of() -> None:
     assert "lie<small><code>A F</code></small><small>train.lr=1</small>" in page
     assert "empty" not in page
     assert "stack" not in to_html(Table([Column("one")], [["1"]], stacked=False))
-
-
-def test_tables_for_pages_are_not_on_a_terminal() -> None:
-    assert drawn(Table([Column("one")], [["1"]], detail=ON_PAGES), TABLE) == drawn(TABLE)
 
 
 def test_a_long_name_is_broken_where_one_may() -> None:

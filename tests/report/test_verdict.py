@@ -39,10 +39,7 @@ def test_a_scheme_is_ahead_or_behind_by_its_difference_with_its_interval() -> No
     assert sentence == "macaron is ahead of lie by 2.05 points [1.51, 2.59]."
     _, sentence = verdict_of(compared(("macaron", -0.05)))[:2]
     assert sentence.startswith("macaron is behind lie by 4.95 points [")
-
-
-def test_of_a_loss_less_is_ahead() -> None:
-    runs = compared(("macaron", -0.05)).trials
+    runs = compared(("macaron", -0.05)).trials  # of a loss less is ahead
     metric = LOSS._replace(name="accuracy")
     found = comparison(runs, metric=metric, rows=tuple(rows_of(runs, metric)))
     assert verdict_of(found).sentence.startswith("macaron is ahead of lie by 0.050 accuracy [0.0")
