@@ -281,11 +281,8 @@ def symmetries_of(target: Target, x: Array, y: Array) -> tuple[list[tuple[int, O
 def active_of(target: Target, x: Array, y: Array) -> list[list[int]]:
     """The variables that each output depends on."""
     other, variables = np.random.default_rng(3).random(x.shape), range(target.variables)
-    moves = []
-    for j in variables:
-        changed = x.copy()
-        changed[:, j] = other[:, j]
-        moves.append(np.abs(target(changed) - y).max(0) > SAME)
+    changed = (np.where(np.arange(target.variables) == j, other, x) for j in variables)
+    moves = [np.abs(target(one) - y).max(0) > SAME for one in changed]
     return [[j for j in variables if moves[j][output]] for output in variables]
 
 

@@ -197,11 +197,7 @@ def explained(chart: kinds.Explained) -> str:
             f"Download the figures<small>{escape(chart.file)}</small></button>"
         )
     found = ""  # the script finds those of particles and of planes with a slider in the chart
-    if (
-        chart.file
-        and not isinstance(inside, kinds.ParticleChart)
-        and not (equal and isinstance(inside, kinds.SliderChart))
-    ):
+    if chart.file and not isinstance(inside, kinds.ParticleChart) and (one is inside or not equal):
         found = json.dumps(figures(inside)._asdict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return (
         f'<div class="explained{" beside" * equal}"{attribute("data-figures", found)}>{chart_to_html(inside)}'

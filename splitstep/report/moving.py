@@ -41,9 +41,8 @@ def slider(chart: SliderChart) -> str:
         drawn = [plots.framed(replace(plots.plotted(one), title="")) for one in charts]
         places = zip(*(row.charts for row in rows), strict=True)  # charts in the same place share their axes
         for row in zip(*map(on_same_axes, places), strict=True):
-            drawn.append(
-                f'<div class="multiples">{"".join(plots.framed(plots.plotted(one), "h3") for one in row)}</div>'
-            )
+            small = "".join(plots.framed(plots.plotted(one), "h3") for one in row)
+            drawn.append(f'<div class="multiples">{small}</div>')
         data = json.dumps({"stops": [one.title for one in chart.charts]}, ensure_ascii=False)
         hidden = (plots.attribute("hidden", "hidden" * (i != chart.start)) for i in range(len(drawn)))
         inside = "".join(f'<div class="stop"{kind}>{one}</div>' for kind, one in zip(hidden, drawn, strict=True))

@@ -207,11 +207,9 @@ def _lines(chart: kinds.LineChart) -> Plot:
         dots.append(f'<span class="guide-name" style="top:{100 * points[-1][1]:.2f}%">{escape(line.name)}</span>')
     svg += level_line(chart.level, up)
     outside = chart.y.shown is not None and any(not up.low <= y <= up.high for line in chart.lines for y in line.y)
-    notes = [BEYOND] * outside + [NOT_POSITIVE] * (along.outside or up.outside)
+    note = " ".join([BEYOND] * outside + [NOT_POSITIVE] * (along.outside or up.outside))
     tips, titles = line_tips(chart, along), titles_of(chart, along, up)
-    return Plot(
-        chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, legend, note=" ".join(notes)
-    )
+    return Plot(chart.title, chart.name, marks(along), marks(up, True), titles, svg, dots, tips, legend, note=note)
 
 
 def titles_of(chart: kinds.LineChart | kinds.PointChart, along: Scale, up: Scale) -> tuple[str, str]:
@@ -259,10 +257,8 @@ def _points(chart: kinds.PointChart) -> Plot:
         dots.append(dot(x, y, i, aside=aside))
         text = f"{chart.y.form.format(point.y)}{interval(point.low, point.high, chart.y.form)}"
         where = "" if chart.x.names else f"{chart.x.title} {chart.x.form.format(point.x)}".strip()
-        about = [one for one in (where, point.remark) if one]
-        tips.append(
-            Tip(x, y, subtitle(point.name, chart.reads), [(i % COLOURS, text), *((i % COLOURS, one) for one in about)])
-        )
+        told = [(i % COLOURS, one) for one in (text, where, point.remark) if one]
+        tips.append(Tip(x, y, subtitle(point.name, chart.reads), told))
     legend = [] if chart.x.names else [(i, name) for name, i in order.items()]
     titles, note = titles_of(chart, along, up), LEFT_OUT if len(drawn) < len(chart.points) else ""
     svg, places = level_line(chart.level, up), (marks(along), marks(up, True))

@@ -178,13 +178,10 @@ def measured(runs: Sequence[Watched], rate: float, full: Sequence[Watched], metr
     trials, test, alone = [run.trial for run in runs], figure_on("test", metric), list(runs) == list(full)
     own = observed(trials)
     tested = sample(own, test)
-    cka, base = watched.CKA.of(runs, full), watched.CKA.of(full, full)
+    cka, base, cosine = watched.CKA.of(runs, full), watched.CKA.of(full, full), watched.COSINE.of(runs, full)
     names = dict.fromkeys(name for run in runs for name in run.figures)
     profiles = {name: watched.profile_of(last for run in runs if (last := run.last(name))) for name in names}
-    profiles |= {
-        "cka": watched.profile_of(cka.values()),
-        "cosine": watched.profile_of(watched.COSINE.of(runs, full).values()),
-    }
+    profiles |= {name: watched.profile_of(one.values()) for name, one in (("cka", cka), ("cosine", cosine))}
     return Outcome(
         rate=rate,
         finished=sum(trial.status == "finished" for trial in trials),

@@ -193,7 +193,6 @@ def errors_of(run: Trained, batch: Batch) -> tuple[list[LocalError], int]:
 
 def majority(model: SplitstepModel, batches: Sequence[Batch]) -> float:
     """The accuracy of always naming the most frequent label of those that are scored."""
-    every = torch.cat(
-        [labels[labels != IGNORED] for batch in batches if (labels := labels_of(model, batch)) is not None]
-    )
+    labels = [one for batch in batches if (one := labels_of(model, batch)) is not None]
+    every = torch.cat([one[one != IGNORED] for one in labels])
     return float(every.bincount().max()) / len(every)

@@ -63,9 +63,8 @@ def limit_verdict(result: ContinuousLimit) -> Verdict:
     found += [decided(result.slope(kind, "roughness"), SMOOTH) for kind in trained]
     depths = f"From {result.depths[0]} to {result.depths[-1]} layers"
     clauses = "; ".join(clause(result, kind) for kind in kinds)
-    return Verdict(
-        "settled" if found and "undecided" not in found else "open", f"{depths}: {clauses}. {by_text(result)}"
-    )
+    kind = "settled" if found and "undecided" not in found else "open"
+    return Verdict(kind, f"{depths}: {clauses}. {by_text(result)}")
 
 
 def clause(result: ContinuousLimit, kind: str) -> str:

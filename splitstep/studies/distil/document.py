@@ -47,10 +47,8 @@ def headline(result: DistilResult) -> str:
 def better(result: DistilResult, what: str) -> list[str]:
     """The methods that beat their bases in a figure, in words; none if nothing was compared in it."""
     told = [(one, by.answer) for one, by in zip(result.differences, result.claims, strict=True) if one.what == what]
-    beaten = {one.to: [] for one, answer in told if answer == "supported"}
-    for one, answer in told:
-        if answer == "supported":
-            beaten[one.to].append(one.of)
+    won = [(one.to, one.of) for one, answer in told if answer == "supported"]
+    beaten = {base: [of for to, of in won if to == base] for base, _ in won}
     sure = "is sure to beat" if any(answer == "undecided" for _, answer in told) else "beats"
     clauses = [f"{listed(own)} beat{'s' * (len(own) == 1)} {base}" for base, own in beaten.items()]
     return clauses or [f"No method {sure} its base"] * bool(told)
