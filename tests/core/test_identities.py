@@ -3,13 +3,14 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from their_weights import copy_all, layers
 from torch import Tensor, nn
-from torch.nn import functional
 
 import splitstep as ss
 from splitstep.fields import Context, CrossAttention, FeedForward, FieldSpec, Projection, SelfAttention, dropout, norm
@@ -34,34 +35,11 @@ def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
     return module.eval()
 
 
-def fill(ours: nn.Module, **theirs: Tensor) -> None:
-    """Copy the given tensors into the parameters of the same names; every parameter must be given."""
-    parameters = dict(ours.named_parameters())
-    assert set(parameters) == set(theirs)
-    with torch.no_grad():
-        for name, value in theirs.items():
-            assert parameters[name].shape == value.shape, name
-            parameters[name].copy_(value)
-
-
-def pair(prefix: str, module: nn.Module, transposed: bool = False) -> dict[str, Tensor]:
-    """weight and bias of one of their modules under our name; `transposed` for GPT-2's Conv1D."""
-    found = {f"{prefix}.{name}": p for name, p in module.named_parameters(recurse=False)}
-    return {k: v.T if transposed and v.dim() == 2 else v for k, v in found.items()}
-
-
-def stacked(prefix: str, *modules: nn.Module) -> dict[str, Tensor]:
-    """Several linear maps of the same input as one."""
-    names = [name for name, _ in modules[0].named_parameters()]
-    return {f"{prefix}.{name}": torch.cat([getattr(m, name) for m in modules]) for name in names}
-
-
 # torch.nn.TransformerEncoderLayer
 
 
 def encoder_layer(notation: str, theirs: nn.TransformerEncoderLayer, activation: str) -> ss.Stack:
     pre_norm = "N" not in notation
-    first, second = dict(theirs.norm1.named_parameters()), dict(theirs.norm2.named_parameters())
 
     def make(name: str, layer: int) -> nn.Module:
         inner = partial(norm, "layer" if pre_norm else "none", D)
@@ -71,16 +49,11 @@ def encoder_layer(notation: str, theirs: nn.TransformerEncoderLayer, activation:
         return SelfAttention(spec) if name == "A" else FeedForward(spec)
 
     stack = ss.Stack(ss.scheme(notation), 1, make)
-    [layer] = stack.layers
-    assert isinstance(layer, nn.ModuleDict)
-    mha = theirs.self_attn
-    qkv = {"qkv.weight": mha.in_proj_weight, "qkv.bias": mha.in_proj_bias}
-    before = [{f"norm.{k}": v for k, v in norm.items()} if pre_norm else {} for norm in (first, second)]
-    fill(layer["A"], **qkv, **pair("out", mha.out_proj), **before[0])
-    fill(layer["F"], **pair("up", theirs.linear1), **pair("down", theirs.linear2), **before[1])
-    if not pre_norm:
-        fill(layer["N"], **{f"norm.{k}": v for k, v in first.items()})
-        fill(layer["M"], **{f"norm.{k}": v for k, v in second.items()})
+    qkv = SimpleNamespace(weight=theirs.self_attn.in_proj_weight, bias=theirs.self_attn.in_proj_bias)
+    places = ("A", "F") if pre_norm else ("N", "M")
+    table = {"A.qkv": qkv, "A.out": "self_attn.out_proj", "F.up": "linear1", "F.down": "linear2"}
+    table |= {f"{place}.norm": f"norm{number}" for number, place in enumerate(places, 1)}
+    copy_all(stack, theirs, {f"layers.0.{name}": given for name, given in table.items()})
     return stack.eval()
 
 
@@ -112,22 +85,24 @@ def batch(side: str) -> tuple[Tensor, Tensor]:
     return (tokens, mask) if side == "right" else (tokens.flip(1), mask.flip(1))
 
 
+OURS = "body.stack.layers"
+
+
 def gpt2() -> tuple[nn.Module, nn.Module]:
     config = transformers.GPT2Config(
         vocab_size=VOCAB, n_positions=16, n_embd=D, n_layer=2, n_head=HEADS, n_inner=INNER, bos_token_id=0,
         eos_token_id=0,
     )  # fmt: skip
     theirs = randomise(transformers.GPT2LMHeadModel(config))
-    body: Any = theirs.transformer
-    shape = ss.CausalConfig(scheme="A F", activation="gelu-tanh", max_positions=16, **SHAPE)
-    ours = ss.SplitstepForCausalLM(shape)
-    fill(ours.embedding, **pair("tokens", body.wte), **pair("positions", body.wpe))
-    fill(ours.body.norm, **dict(body.ln_f.named_parameters()))
-    for mine, block in zip(ours.body.stack.layers, body.h, strict=True):
-        attn, mlp = block.attn, block.mlp
-        qkv, out = pair("qkv", attn.c_attn, True), pair("out", attn.c_proj, True)
-        fill(mine["A"], **pair("norm", block.ln_1), **qkv, **out)
-        fill(mine["F"], **pair("norm", block.ln_2), **pair("up", mlp.c_fc, True), **pair("down", mlp.c_proj, True))
+    ours = ss.SplitstepForCausalLM(ss.CausalConfig(scheme="A F", activation="gelu-tanh", max_positions=16, **SHAPE))
+    inside = {
+        "A.norm": "ln_1", "A.qkv": "attn.c_attn", "A.out": "attn.c_proj",
+        "F.norm": "ln_2", "F.up": "mlp.c_fc", "F.down": "mlp.c_proj",
+    }  # fmt: skip
+    table = {"tokens": "wte", "positions": "wpe"}
+    table = {f"embedding.{name}": f"transformer.{given}" for name, given in table.items()}
+    table["body.norm"] = "transformer.ln_f"
+    copy_all(ours, theirs, table | layers(OURS, "transformer.h", inside))
     return ours, theirs
 
 
@@ -138,23 +113,17 @@ def gpt_neox() -> tuple[nn.Module, nn.Module]:
         tie_word_embeddings=False, bos_token_id=0, eos_token_id=0,
     )  # fmt: skip
     theirs = randomise(transformers.GPTNeoXForCausalLM(config))
-    body: Any = theirs.gpt_neox
     shape = ss.CausalConfig(scheme="A+F", activation="gelu", positions="rotary", tie_word_embeddings=False, **SHAPE)
     ours = ss.SplitstepForCausalLM(shape)
-    fill(ours.embedding, **pair("tokens", body.embed_in))
-    fill(ours.body.norm, **dict(body.final_layer_norm.named_parameters()))
-    fill(ours.head, weight=theirs.get_output_embeddings().weight)
-
-    def apart(p: Tensor) -> Tensor:
-        """Rows [head, (q, k, v), size] -> [(q, k, v), head, size]."""
-        return p.unflatten(0, (HEADS, 3, D // HEADS)).transpose(0, 1).flatten(0, 2)
-
-    for mine, block in zip(ours.body.stack.layers, body.layers, strict=True):
-        attn, mlp = block.attention, block.mlp
-        qkv = {name: apart(p) for name, p in pair("qkv", attn.query_key_value).items()}
-        fill(mine["A"], **pair("norm", block.input_layernorm), **qkv, **pair("out", attn.dense))
-        up, down = pair("up", mlp.dense_h_to_4h), pair("down", mlp.dense_4h_to_h)
-        fill(mine["F"], **pair("norm", block.post_attention_layernorm), **up, **down)
+    head = next(name for name, one in theirs.named_modules() if one is theirs.get_output_embeddings())  # pyright: ignore
+    table = {"embedding.tokens": "gpt_neox.embed_in", "body.norm": "gpt_neox.final_layer_norm", "head": head}
+    inside = {
+        "A.norm": "input_layernorm", "A.qkv": "attention.query_key_value", "A.out": "attention.dense",
+        "F.norm": "post_attention_layernorm", "F.up": "mlp.dense_h_to_4h", "F.down": "mlp.dense_4h_to_h",
+    }  # fmt: skip
+    copy_all(ours, theirs, table | layers(OURS, "gpt_neox.layers", inside))
+    for p in (p for name, p in ours.named_parameters() if ".qkv." in name):  # [head, (q, k, v), size]
+        p.detach().copy_(p.detach().unflatten(0, (HEADS, 3, D // HEADS)).transpose(0, 1).flatten(0, 2))
     return ours, theirs
 
 
@@ -166,35 +135,20 @@ def llama(kind: str = "Llama") -> tuple[nn.Module, nn.Module]:
         head_dim=D // HEADS,
     )  # fmt: skip
     theirs: Any = randomise(getattr(transformers, f"{kind}ForCausalLM")(config))
-    body: Any = theirs.model
-    shape = ss.CausalConfig(
-        scheme="A F",
-        kv_heads=2,
-        activation="swiglu",
-        norm="rms",
-        norm_eps=1e-5,
-        letters={"A": {"qk_norm": "rms" if kind == "Qwen3" else "none"}},
-        bias=False,
-        positions="rotary",
-        tie_word_embeddings=False,
-        **SHAPE,
-    )
-    ours = ss.SplitstepForCausalLM(shape)
-    fill(ours.embedding, **pair("tokens", body.embed_tokens))
-    fill(ours.body.norm, weight=body.norm.weight)
-    fill(ours.head, weight=theirs.lm_head.weight)
-    for mine, block in zip(ours.body.stack.layers, body.layers, strict=True):
-        attn, mlp = block.self_attn, block.mlp
-        qkv = stacked("qkv", attn.q_proj, attn.k_proj, attn.v_proj)
-        more = {**pair("q_norm", attn.q_norm), **pair("k_norm", attn.k_norm)} if kind == "Qwen3" else {}
-        fill(mine["A"], **pair("norm", block.input_layernorm), **qkv, **pair("out", attn.o_proj), **more)
-        up, down = stacked("up", mlp.gate_proj, mlp.up_proj), pair("down", mlp.down_proj)
-        fill(mine["F"], **pair("norm", block.post_attention_layernorm), **up, **down)
+    ours = ss.SplitstepForCausalLM(ss.CausalConfig(
+        scheme="A F", kv_heads=2, activation="swiglu", norm="rms", norm_eps=1e-5, bias=False, positions="rotary",
+        letters={"A": {"qk_norm": "rms" if kind == "Qwen3" else "none"}}, tie_word_embeddings=False, **SHAPE,
+    ))  # fmt: skip
+    table = {"embedding.tokens": "model.embed_tokens", "body.norm": "model.norm", "head": "lm_head"}
+    inside = {
+        "A.norm": "input_layernorm", "A.out": "self_attn.o_proj",
+        "A.qkv": "self_attn.q_proj self_attn.k_proj self_attn.v_proj",
+        "F.norm": "post_attention_layernorm", "F.up": "mlp.gate_proj mlp.up_proj", "F.down": "mlp.down_proj",
+    }  # fmt: skip
+    if kind == "Qwen3":
+        inside |= {"A.q_norm": "self_attn.q_norm", "A.k_norm": "self_attn.k_norm"}
+    copy_all(ours, theirs, table | layers(OURS, "model.layers", inside))
     return ours, theirs
-
-
-def qwen3() -> tuple[nn.Module, nn.Module]:
-    return llama("Qwen3")
 
 
 def bert(kind: Any = transformers.BertForMaskedLM) -> tuple[nn.Module, nn.Module]:
@@ -204,39 +158,30 @@ def bert(kind: Any = transformers.BertForMaskedLM) -> tuple[nn.Module, nn.Module
     )  # fmt: skip
     theirs: Any = randomise(kind(config))
     second = kind is transformers.BertForPreTraining
-    body, head = theirs.bert, theirs.cls.predictions
-    shape = ss.MaskedConfig(
-        scheme="A N F M",
-        activation="gelu",
-        norm_eps=1e-12,
-        embedding_norm=True,
-        token_types=2,
-        max_positions=16,
-        next_sentence_labels=2 if second else 0,
-        **SHAPE,
-    )
-    ours = ss.SplitstepForMaskedLM(shape)
-    if ours.next_sentence is not None:
-        fill(ours.next_sentence, **pair("pooler", body.pooler.dense), **pair("head", theirs.cls.seq_relationship))
-    e: Any = body.embeddings
-    tables = {**pair("tokens", e.word_embeddings), **pair("positions", e.position_embeddings)}
-    fill(ours.encoder.embedding, **tables, **pair("types", e.token_type_embeddings), **pair("norm", e.LayerNorm))
-    fill(ours.transform, **dict(head.transform.dense.named_parameters()))
-    fill(ours.norm, **dict(head.transform.LayerNorm.named_parameters()))
-    with torch.no_grad():
-        ours.head.bias.copy_(head.decoder.bias)
-    for mine, block in zip(ours.encoder.body.stack.layers, body.encoder.layer, strict=True):
-        attn = block.attention
-        qkv = stacked("qkv", attn.self.query, attn.self.key, attn.self.value)
-        fill(mine["A"], **qkv, **pair("out", attn.output.dense))
-        fill(mine["N"], **pair("norm", attn.output.LayerNorm))
-        fill(mine["F"], **pair("up", block.intermediate.dense), **pair("down", block.output.dense))
-        fill(mine["M"], **pair("norm", block.output.LayerNorm))
+    ours = ss.SplitstepForMaskedLM(ss.MaskedConfig(
+        scheme="A N F M", activation="gelu", norm_eps=1e-12, embedding_norm=True, token_types=2, max_positions=16,
+        next_sentence_labels=2 if second else 0, **SHAPE,
+    ))  # fmt: skip
+    read = {"tokens": "word_embeddings", "positions": "position_embeddings", "types": "token_type_embeddings"}
+    read["norm"] = "LayerNorm"
+    table = {f"encoder.embedding.{name}": f"bert.embeddings.{given}" for name, given in read.items()}
+    written = {"transform": "transform.dense", "norm": "transform.LayerNorm", "head": "decoder"}
+    table |= {name: f"cls.predictions.{given}" for name, given in written.items()}
+    if second:
+        table |= {"next_sentence.pooler": "bert.pooler.dense", "next_sentence.head": "cls.seq_relationship"}
+    inside = {
+        "A.qkv": "attention.self.query attention.self.key attention.self.value", "A.out": "attention.output.dense",
+        "N.norm": "attention.output.LayerNorm", "F.up": "intermediate.dense", "F.down": "output.dense",
+        "M.norm": "output.LayerNorm",
+    }  # fmt: skip
+    copy_all(ours, theirs, table | layers(f"encoder.{OURS}", "bert.encoder.layer", inside))
     return ours, theirs
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("build", [gpt2, gpt_neox, llama, qwen3])
+@pytest.mark.parametrize(
+    "build", [gpt2, gpt_neox, llama, partial(llama, "Qwen3")], ids=["gpt2", "neox", "llama", "qwen3"]
+)
 def test_hugging_face_decoders_are_schemes(build: Callable[[], tuple[nn.Module, nn.Module]], side: str) -> None:
     ours, theirs = (model.eval() for model in build())
     tokens, mask = batch(side)
@@ -308,28 +253,23 @@ def marian() -> tuple[Any, Any]:
         decoder_start_token_id=1, forced_eos_token_id=None,
     )  # fmt: skip
     theirs: Any = randomise(transformers.MarianMTModel(config))
-    body = theirs.model
     shape = ss.TranslationConfig(
         scheme="lie-postnorm", decoder_layers=2, embedding_scale=D**0.5, max_positions=16, **SHAPE
     )
     ours = ss.SplitstepForTranslation(shape)
-    with torch.no_grad():
-        ours.encoder.embedding.tokens.weight.copy_(body.shared.weight)
-        for side in (body.encoder, body.decoder):  # where their sinusoids differ is not a matter of schemes
-            side.embed_positions.weight.copy_(sinusoids(torch.arange(16), D))
-    halves = [(ours.encoder.body.stack, body.encoder), (ours.decoder.stack, body.decoder)]
-    for mine, block in ((m, b) for stack, side in halves for m, b in zip(stack.layers, side.layers, strict=True)):
-        attn = block.self_attn
-        qkv = stacked("qkv", attn.q_proj, attn.k_proj, attn.v_proj)
-        fill(mine["A"], **qkv, **pair("out", attn.out_proj))
-        fill(mine["N"], **pair("norm", block.self_attn_layer_norm))
-        if "C" in mine:
-            attn = block.encoder_attn
-            kv = stacked("kv", attn.k_proj, attn.v_proj)
-            fill(mine["C"], **pair("q", attn.q_proj), **kv, **pair("out", attn.out_proj))
-            fill(mine["P"], **pair("norm", block.encoder_attn_layer_norm))
-        fill(mine["F"], **pair("up", block.fc1), **pair("down", block.fc2))
-        fill(mine["M"], **pair("norm", block.final_layer_norm))
+    for side in (theirs.model.encoder, theirs.model.decoder):  # where their sinusoids differ is not a matter of schemes
+        side.embed_positions.weight.detach().copy_(sinusoids(torch.arange(16), D))
+    inside = {
+        "A.qkv": "self_attn.q_proj self_attn.k_proj self_attn.v_proj", "A.out": "self_attn.out_proj",
+        "N.norm": "self_attn_layer_norm", "F.up": "fc1", "F.down": "fc2", "M.norm": "final_layer_norm",
+    }  # fmt: skip
+    cross = {
+        "C.q": "encoder_attn.q_proj", "C.kv": "encoder_attn.k_proj encoder_attn.v_proj",
+        "C.out": "encoder_attn.out_proj", "P.norm": "encoder_attn_layer_norm",
+    }  # fmt: skip
+    table = layers(f"encoder.{OURS}", "model.encoder.layers", inside)
+    table |= layers("decoder.stack.layers", "model.decoder.layers", inside | cross)
+    copy_all(ours, theirs, {"encoder.embedding.tokens": "model.shared"} | table)
     return ours.eval(), theirs.eval()
 
 
@@ -351,29 +291,30 @@ def test_marian_is_post_norm_lie_trotter() -> None:
 # Macaron, from its published equations
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+Drop = Callable[[Tensor, int], Tensor]
+
+
+def attend(field: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, drop: Drop) -> Tensor:
     q, k, v = (y.view(*y.shape[:2], HEADS, D // HEADS).transpose(1, 2) for y in (q, k, v))
     scores = (q @ k.transpose(2, 3) / math.sqrt(D // HEADS)).masked_fill(~mask, -math.inf)
-    return (scores.softmax(-1) @ v).transpose(1, 2).reshape(*q.shape[:1], -1, D)
+    y = drop(scores.softmax(-1), 4 * field.salt) @ v
+    return drop(field.out(y.transpose(1, 2).reshape(*q.shape[:1], -1, D)), 4 * field.salt + 1)
 
 
-def published_layer(w: nn.ModuleDict, x: Tensor, memory: Tensor | None, mask: Tensor) -> Tensor:
+def published_layer(w: Any, x: Tensor, memory: Tensor | None, mask: Tensor, drop: Drop = lambda y, place: y) -> Tensor:
     """x += 1/2 FFN1(LN(x)); x += MHA(LN(x)); decoder: x += MHA(LN(x), memory); x += 1/2 FFN2(LN(x))."""
-    a: Any = w["A"]
-    x = x + 0.5 * published_ffn(w["F0"], x)
-    q, k, v = a.qkv(a.norm(x)).chunk(3, -1)
-    x = x + a.out(attend(q, k, v, mask))
+    x = x + 0.5 * published_ffn(w["F0"], x, drop)
+    x = x + attend(w["A"], *w["A"].qkv(w["A"].norm(x)).chunk(3, -1), mask, drop)
     if memory is not None:
-        c: Any = w["C"]
-        k, v = c.kv(memory).chunk(2, -1)
-        x = x + c.out(attend(c.q(c.norm(x)), k, v, torch.tensor(True)))
-    return x + 0.5 * published_ffn(w["F1"], x)
+        c = w["C"]
+        x = x + attend(c, c.q(c.norm(x)), *c.kv(memory).chunk(2, -1), torch.tensor(True), drop)
+    return x + 0.5 * published_ffn(w["F1"], x, drop)
 
 
-def published_ffn(f: Any, x: Tensor) -> Tensor:
+def published_ffn(f: Any, x: Tensor, drop: Drop) -> Tensor:
     mean, var = x.mean(-1, keepdim=True), x.var(-1, keepdim=True, unbiased=False)
     z = (x - mean) / (var + 1e-5).sqrt() * f.norm.weight + f.norm.bias
-    return f.down(f.up(z).clamp(min=0))
+    return drop(f.down(drop(f.up(z).clamp(min=0), 4 * f.salt)), 4 * f.salt + 1)
 
 
 def macaron_make(p: float = 0.0) -> Callable[[str, int], nn.Module]:
@@ -518,20 +459,10 @@ def test_training_dropout_equals_a_manual_evaluation_with_the_same_masks() -> No
     """A whole Macaron layer in training mode, all three dropouts on, written out with explicit masks."""
     stack = randomise(ss.Stack(ss.scheme("macaron"), 1, macaron_make(0.25)).double()).train()
     x, seed = torch.randn(B, T, D, dtype=torch.float64), torch.tensor(9)
-    w: Any = stack.layers[0]
 
     def drop(y: Tensor, place: int) -> Tensor:
         return y * keep(seed, place, y.shape, 0.25) / 0.75
 
-    def ffn(f: Any, x: Tensor) -> Tensor:
-        inner = drop(functional.relu(f.up(f.norm(x))), 4 * f.salt)
-        return drop(f.down(inner), 4 * f.salt + 1)
-
-    a = w["A"]
-    y = x + 0.5 * ffn(w["F0"], x)
-    q, k, v = (z.view(B, T, HEADS, -1).transpose(1, 2) for z in a.qkv(a.norm(y)).chunk(3, -1))
-    weights = drop((q @ k.transpose(2, 3) / math.sqrt(D // HEADS)).softmax(-1), 4 * a.salt)
-    y = y + drop(a.out((weights @ v).transpose(1, 2).reshape(B, T, D)), 4 * a.salt + 1)
-    y = y + 0.5 * ffn(w["F1"], y)
-    torch.testing.assert_close(stack(x, Context(seed=seed)), y, **EXACT)
+    expected = published_layer(stack.layers[0], x, None, torch.tensor(True), drop)
+    torch.testing.assert_close(stack(x, Context(seed=seed)), expected, **EXACT)
     torch.testing.assert_close(stack(x, Context()), stack.eval()(x, Context()), **EXACT)

@@ -1,4 +1,5 @@
-"""Backpropagation that rebuilds states: the gradients of plain backpropagation, in memory that is flat in depth."""
+"""Backpropagation that rebuilds states: the gradients of plain backpropagation, in memory that is flat in depth. Of
+small fields, and of the reversible row as a network of its own, with dropout and under autocast too."""
 
 import gc
 import itertools
@@ -12,10 +13,14 @@ from torch import Tensor, nn
 
 import splitstep as ss
 from splitstep import reversible
+from splitstep.fields import Context
 
 DEPTH = 48
 WIDTH = 16
 TEXTS = ["reversible", "a:A b:F", "b:F/2 a:A b:F/2 @rk4", "b:(A+F0)/2 a:A+F b:(A+F1)/2 @midpoint"]
+RATES = {"dropout": 0.1, "attention_dropout": 0.1, "activation_dropout": 0.1}
+NETWORKS = {"network": {}, "network with dropout": RATES}
+HALF = pytest.mark.parametrize("autocast", [False, True], ids=["float32", "bf16"])
 
 
 class Normed(nn.Module):
@@ -35,31 +40,95 @@ def network(text: str = "reversible", layers: int = DEPTH) -> ss.Stack:
     return ss.Stack(ss.scheme(text), layers, lambda name, layer: Normed())
 
 
-def inputs() -> Tensor:
-    return torch.randn(2, 5, WIDTH, generator=torch.Generator().manual_seed(1)).requires_grad_()
+def model(layers: int, scheme: str = "reversible", **more: Any) -> ss.SplitstepForCausalLM:
+    torch.manual_seed(0)
+    shape: dict[str, Any] = {"width": WIDTH, "heads": 4, "ffn": 2 * WIDTH, "vocab_size": 64, "positions": "rotary"}
+    return ss.SplitstepForCausalLM(ss.CausalConfig(scheme=scheme, layers=layers, **shape, **more)).train()
 
 
-def gradients(stack: ss.Stack, context: Any = None, tensors: tuple[Tensor, ...] = ()) -> list[Tensor]:
-    """The result and the gradients of x, of the weights and of further tensors."""
+def either(case: str, layers: int) -> tuple[ss.Stack, Any]:
+    """A stack in training mode, of small fields or of attention and feed-forward, and its context."""
+    if case not in NETWORKS:
+        return network(case, layers).train(), None
+    context = Context(causal=True, seed=torch.tensor(7) if NETWORKS[case] else None)
+    return model(layers, init="xavier", **NETWORKS[case]).body.stack, context
+
+
+def inputs(tokens: int = 5) -> Tensor:
+    return torch.randn(2, tokens, WIDTH, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+
+def half(autocast: bool) -> Any:
+    return torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast)
+
+
+def gradients(
+    stack: ss.Stack, context: Any = None, tensors: tuple[Tensor, ...] = (), plain: bool = False, autocast: bool = False
+) -> list[Tensor]:
+    """The result and the gradients of x, of the weights and of further tensors. A stack that is watched integrates in
+    the plain way."""
     stack.zero_grad()
     x = inputs()
-    y = stack(x, context)
+    with half(autocast):
+        y = stack(x, context, (lambda event: None) if plain else None)
     wanted = [x, *(p for p in stack.parameters() if p.requires_grad), *tensors]
     found = torch.autograd.grad(y.square().sum() + y.sum(), wanted, allow_unused=True)
     return [y.detach(), *(g for g in found if g is not None)]
 
 
+def distances(found: list[Tensor], expected: list[Tensor]) -> Tensor:
+    """The relative distance of each tensor from the expected one."""
+    return torch.stack([(u.float() - v).norm() / v.norm() for u, v in zip(found, expected, strict=True)])
+
+
 def distance(found: list[Tensor], expected: list[Tensor]) -> float:
-    """The largest relative distance between two lists of tensors."""
-    return max(((u - v).norm() / v.norm()).item() for u, v in zip(found, expected, strict=True))
+    """The largest of them."""
+    return distances(found, expected).max().item()
 
 
-@pytest.mark.parametrize("text", [*TEXTS, "1/2(a:A b:F) + 1/2(b:F a:A)"])
+@pytest.mark.parametrize("text", [*TEXTS, *NETWORKS, "1/2(a:A b:F) + 1/2(b:F a:A)"])
 def test_gradients_are_those_of_plain_backpropagation(text: str) -> None:
-    """Results are, too, also without a gradient."""
-    stack, x = network(text, 12), inputs().detach()
-    assert distance(gradients(stack.train()), gradients(stack.eval())) < 1e-5
-    assert torch.allclose(stack.train()(x), stack.eval()(x), rtol=1e-5, atol=1e-5)
+    """Results are, too, also without a gradient. Half-precision gradients differ by their rounding; the float32 ones
+    say which are how far off."""
+    stack, context = either(text, 12)
+    exact = gradients(stack, context, plain=True)
+    assert distance(gradients(stack, context), exact) < 1e-5
+    with torch.no_grad():
+        assert distance([stack(inputs(), context)], exact[:1]) < 1e-5
+    if text in NETWORKS:
+        found, plain = (distances(gradients(stack, context, (), way, True), exact) for way in (False, True))
+        assert found[1:].mean() < 1.1 * plain[1:].mean()
+        assert found.max() < 0.1
+    else:
+        assert distance(gradients(stack.eval(), context), exact) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["causal", "translation"])
+def test_whole_models_train_alike(kind: str) -> None:
+    """Loss and gradients of the model, embedding and head included, against the watched run."""
+    sizes: dict[str, Any] = {"layers": 2, "decoder_layers": 6, "width": 32, "heads": 4, "ffn": 48, "vocab_size": 64}
+    translator = ss.SplitstepForTranslation(ss.TranslationConfig(scheme="reversible", **sizes, **RATES)).train()
+    whole = translator if kind == "translation" else model(24, **RATES)
+    ids = torch.randint(3, 40, (2, 16), generator=torch.Generator().manual_seed(3))
+    mask = (torch.arange(16) >= torch.tensor([[0], [5]])).long()
+    results = []
+    for observe in (None, lambda event: None):
+        whole.zero_grad()
+        out = whole(ids, mask, labels=ids, dropout_seed=torch.tensor(5), observe=observe)
+        out.loss.backward()
+        results.append([out.loss.detach(), *(p.grad.clone() for p in whole.parameters())])
+    assert distance(*results) < 1e-5
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_models_in_half_precision_train_too(dtype: torch.dtype) -> None:
+    stack = model(2).body.stack.to(dtype)
+    x = (100 * inputs()).detach().to(dtype).requires_grad_()
+    y, plain = (stack(x, Context(causal=True), observe) for observe in (None, lambda event: None))
+    assert y.dtype == dtype
+    assert distance([y], [plain.float()]) < 0.02
+    y.sum().backward()
+    assert x.grad.isfinite().all()
 
 
 def test_gradients_flow_into_the_context() -> None:
@@ -92,7 +161,7 @@ def test_weights_shared_by_layers_and_substeps_and_frozen_weights() -> None:
 
 
 @contextmanager
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
+def recorded() -> Iterator[list[Tensor]]:
     """Every state that the fields read, as the integers of the grid."""
     states: list[Tensor] = []
     plain = reversible.from_grid
@@ -101,38 +170,45 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Tensor]]:
         states.append(n.clone())
         return plain(n, dtype)
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reversible, "from_grid", from_grid)
         yield states
 
 
-@pytest.mark.parametrize("autocast", [False, True])
-@pytest.mark.parametrize("text", TEXTS)
-def test_states_are_rebuilt_bit_for_bit(text: str, autocast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    stack = network(text, 24).train()
-    with recorded(monkeypatch) as states:
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-            y = stack(inputs())
+@HALF
+@pytest.mark.parametrize("text", [*TEXTS, *NETWORKS])
+def test_states_are_rebuilt_bit_for_bit(text: str, autocast: bool) -> None:
+    (stack, context), x = either(text, 24), inputs()
+    with recorded() as states:
+        with half(autocast):
+            y = stack(x, context)
         forward = states[:-2]  # the last two are the results
         states.clear()
         y.sum().backward()
     assert y.dtype == torch.float32
     assert len(forward) == len(states) == 24 * len(stack.scheme.plan[0][1])
     assert all(map(torch.equal, forward, reversed(states)))
+    assert distance([forward[-1] / reversible.GRID], [x.detach()]) > 0.1  # and the states did move
+    with half(autocast):
+        plain = stack(x, context, lambda event: None)
+    assert distance([y.detach()], [plain.detach()]) < (1e-2 if autocast else 1e-6)
 
 
-def saved_bytes(stack: ss.Stack) -> int:
-    """Bytes that the graph saves for the backward pass."""
+def saved_bytes(layers: int, scheme: str, autocast: bool) -> int:
+    """Bytes of the storages that a network's graph saves for the backward pass, parameters and input apart."""
+    stack, x = model(layers, scheme, **RATES).body.stack, inputs(16)
+    own = {p.untyped_storage().data_ptr() for p in [x, *stack.parameters()]}
     saved: dict[int, int] = {}
+    kept: list[Tensor] = []
 
     def pack(tensor: Tensor) -> Tensor:
+        kept.append(tensor)  # a freed storage's address may be used again
         saved[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        y = stack(inputs())
-    own = {p.untyped_storage().data_ptr() for p in stack.parameters()}
-    y.sum().backward()
+    with half(autocast), torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        y = stack(x, Context(causal=True, seed=torch.tensor(7)))
+    assert y.requires_grad
     return sum(size for place, size in saved.items() if place not in own)
 
 
@@ -152,12 +228,16 @@ def alive() -> dict[int, int]:
     return {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
 
 
-def test_bytes_held_for_the_backward_pass_are_flat_in_depth() -> None:
+@HALF
+def test_bytes_held_for_the_backward_pass_are_flat_in_depth(autocast: bool) -> None:
     """In proportion to depth in plain backpropagation, so the measure sees what it should."""
-    shallow, deep = network(layers=12), network(layers=DEPTH)
-    assert saved_bytes(deep.eval()) > 3 * saved_bytes(shallow.eval())
-    assert 0 < saved_bytes(deep.train()) < 1.3 * saved_bytes(shallow.train())
-    assert 0 < held_bytes(deep) < 1.3 * held_bytes(shallow)
+    shallow, deep = (saved_bytes(n, "reversible", autocast) for n in (6, 24))
+    assert 0 < deep < 1.3 * shallow
+    assert deep <= 2 * (2 * 2 * 16 * WIDTH * 8)  # two pairs
+    lie = [saved_bytes(n, "lie", autocast) for n in (6, 24)]
+    assert lie[1] > 3.5 * lie[0]
+    assert deep < lie[1] / 25
+    assert 0 < held_bytes(network(layers=DEPTH)) < 1.3 * held_bytes(network(layers=12))
 
 
 def test_second_derivatives_are_refused_in_training_rather_than_wrong() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from their_weights import copied
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -217,13 +218,6 @@ ENCODERS: Any = {
     "bert": (Wav2Vec2BertConfig, Wav2Vec2BertEncoder, {"norm": "layer", "window": "causal"}),
 }
 MASK = torch.tensor([[1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0, 0], [0, 0, 1, 1, 1, 1, 1], [1, 1, 0, 1, 1, 1, 0]])
-
-
-def copied(mine: Any, theirs: list[Any]) -> None:
-    """The weights and biases of these modules, side by side; biases that they do not have are 0."""
-    biases = [torch.zeros(len(one.weight)) if one.bias is None else one.bias for one in theirs]
-    mine.weight.copy_(torch.cat([one.weight for one in theirs]).view_as(mine.weight))
-    mine.bias.copy_(torch.cat(biases))
 
 
 def copied_layer(ours: Any, theirs: Any) -> None:
