@@ -118,14 +118,23 @@ def total(terms: Iterable[Tensor]) -> Tensor:
     return reduce(add, terms)
 
 
-def checked(visit: Visit, name: str, k: Tensor, x: Tensor) -> Tensor:
-    """k = f(t, x) of one field, unless its shape or type is wrong."""
-    if wrong := _misfit(k, x):
-        raise ValueError(
-            f"Field {name} of step {visit.site.step} returned {wrong}: it must return a tensor of the state's shape "
-            f"{tuple(x.shape)} and {x.dtype}, or of less precision."
-        )
-    return k
+def checked(visit: Visit, name: str, k: Any, x: Tensor) -> Tensor:
+    """k = f(t, x) of one field, unless it cannot be a slope of x: its shape differs, it is not real or it has more
+    precision than x. Under autocast it may be float32."""
+    from torch import Tensor, float32, promote_types
+
+    if not isinstance(k, Tensor):
+        wrong = f"a value of type {type(k).__name__}"
+    elif k.shape == x.shape and (
+        k.dtype == x.dtype or (k.is_floating_point() and promote_types(k.dtype, x.dtype) in (x.dtype, float32))
+    ):
+        return k
+    else:
+        wrong = f"shape {tuple(k.shape)} and {k.dtype}"
+    raise ValueError(
+        f"Field {name} of step {visit.site.step} returned {wrong}: it must return a tensor of the state's shape "
+        f"{tuple(x.shape)} and {x.dtype}, or of less precision."
+    )
 
 
 def flowed(visit: Visit, x: Tensor, context: Any) -> dict[str, Tensor]:
@@ -134,20 +143,6 @@ def flowed(visit: Visit, x: Tensor, context: Any) -> dict[str, Tensor]:
     field: Any = visit.step.fields[name]
     after = field.flow(t, visit.move.fraction * visit.step.h, x, context)
     return {name: checked(visit, name, after, x) - x}
-
-
-def _misfit(k: Any, x: Tensor) -> str:
-    """What k is, if it cannot be a slope of x: its shape differs, it is not real or it has more precision than x. Under
-    autocast it may be float32."""
-    from torch import Tensor, float32, promote_types
-
-    if not isinstance(k, Tensor):
-        return f"a value of type {type(k).__name__}"
-    if k.shape == x.shape and (
-        k.dtype == x.dtype or (k.is_floating_point() and promote_types(k.dtype, x.dtype) in (x.dtype, float32))
-    ):
-        return ""
-    return f"shape {tuple(k.shape)} and {k.dtype}"
 
 
 def increments(visit: Visit, x: Tensor, contexts: Sequence[Any]) -> dict[str, Tensor]:

@@ -223,18 +223,18 @@ def decoder(scheme: Scheme) -> Scheme:
     return map_programs(scheme, parts)
 
 
-def _branch(name: str) -> bool:
-    """Whether a field is a network, which may have a residual connection; D and S are other terms of the equation."""
-    return letter_of(name).branch
+def _branches(part: Substep) -> list[bool]:
+    """Whether each field is a network, which may have a residual connection; D and S are other terms."""
+    return [letter_of(name).branch for name in part.fields]
 
 
 def _branch_part(part: Part) -> bool:
-    return isinstance(part, Substep) and all(map(_branch, part.fields))
+    return isinstance(part, Substep) and all(_branches(part))
 
 
 def without_residuals(scheme: Scheme) -> Scheme:
     """Every network replaces the state: "A F" becomes "=A =F". Diffusion, stabiliser and projections stay."""
-    if mixed := [s for _, s in scheme.substeps if not _branch_part(s) and any(map(_branch, s.fields))]:
+    if mixed := [s for _, s in scheme.substeps if any(_branches(s)) and not all(_branches(s))]:
         text = "+".join(mixed[0].fields)
         raise ValueError(f"The part {text} of {str(scheme)!r} sums a network and another term: use a part for each.")
     staged = [s.tableau.name for _, s in scheme.substeps if _branch_part(s) and s.tableau != EULER]

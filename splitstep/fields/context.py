@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -67,12 +67,3 @@ class Context(NamedTuple):
 
 
 EMPTY = Context()
-
-
-@runtime_checkable
-class Prepares(Protocol):
-    """A field of which a part is the same in every layer."""
-
-    def prepared(self, x: Tensor, context: Context) -> Context:
-        """The context with that part, worked out before the first layer."""
-        ...

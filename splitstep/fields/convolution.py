@@ -42,14 +42,9 @@ class Convolution(nn.Module):
     def forward(self, t: Any, x: Tensor, context: Context | None = None) -> Tensor:
         c = EMPTY if context is None else context
         u = functional.glu(self.up(self.norm(x)), -1)
-        y = self.over_grid(u) if self.grid else self.along_tokens(u, c)
+        y = self.depthwise(u.mT.unflatten(-1, self.grid)).flatten(2).mT if self.grid else self.along_tokens(u, c)
         y = self.output_norm(self.down(functional.silu(self.inner_norm(y))))
         return dropout(y, self.p, c.seed, 4 * self.salt + 1)
-
-    def over_grid(self, u: Tensor) -> Tensor:
-        """The convolution over the rows and columns of an image's patches."""
-        assert self.grid
-        return self.depthwise(u.mT.unflatten(-1, self.grid)).flatten(2).mT
 
     def along_tokens(self, u: Tensor, context: Context) -> Tensor:
         """The convolution along tokens; without documents by PyTorch's own, otherwise tap by tap."""

@@ -28,7 +28,7 @@ from ..shape import Shape
 from ..stack import Stack
 from .body import Embedding, sinusoid_table
 from .cache import SourceCache
-from .config import SplitstepConfig
+from .config import OfThisPackage, SplitstepConfig
 from .outputs import Look, PassOptions, check_arguments
 
 
@@ -87,7 +87,7 @@ class Headless(nn.Module):
 CHECKS: list[Callable[[Any], None]] = []  # of the config of a model before it is built; contract.py adds one
 
 
-class SplitstepModel(PreTrainedModel):
+class SplitstepModel(OfThisPackage, PreTrainedModel):
     """What all models share: construction and loading. `input_at` is the table or matrix that reads the input: Hugging
     Face finds and replaces it there."""
 
@@ -136,10 +136,6 @@ class SplitstepModel(PreTrainedModel):
         refuse_not_finite(model.state_dict(), place)
         return (model, info) if informed else model
 
-    @classmethod
-    def register_for_auto_class(cls, auto_class: Any = "AutoModel") -> None:
-        """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
-
     def look(self, options: PassOptions, packed: bool = False) -> Look:
         """What this pass is to show; arguments that `forward` does not know are refused."""
         check_arguments(self, options, packed)
@@ -176,9 +172,6 @@ class SplitstepModel(PreTrainedModel):
 
     def _init_weights(self, module: nn.Module) -> None:
         draw(module, self.config)
-        if isinstance(module, Embedding) and module.sinusoids is not None:  # files do not hold them
-            with torch.no_grad():
-                module.sinusoids.copy_(sinusoid_table(module.config))
 
 
 class SplitstepGenerationMixin(GenerationMixin):
@@ -222,6 +215,7 @@ def all_stacks(model: SplitstepModel) -> Iterator[Stack]:
     yield from (module for module in model.modules() if isinstance(module, Stack))
 
 
+@torch.no_grad()
 def draw(module: nn.Module, config: Shape) -> None:
     """Set a module's weights to what the config starts them with."""
     if isinstance(module, nn.Linear):
@@ -238,6 +232,8 @@ def draw(module: nn.Module, config: Shape) -> None:
             nn.init.zeros_(module.bias)
     elif isinstance(module, Diffusion):
         nn.init.constant_(module.a, module.start)
+    elif isinstance(module, Embedding) and module.sinusoids is not None:  # files do not hold them
+        module.sinusoids.copy_(sinusoid_table(module.config))
 
 
 def draw_matrix(layer: nn.Linear, config: Shape) -> None:

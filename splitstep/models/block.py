@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from inspect import signature
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -27,9 +28,9 @@ from ..sources import BlockSource
 from ..support.files import cache_root
 from ..support.words import first_line
 from .base import draw, refuse_mismatch, refuse_pickles
-from .body import Embedding, norm_of, sinusoid_table
+from .body import Embedding, norm_of
 from .causal import kept
-from .config import write_classes
+from .config import OfThisPackage, write_classes
 from .inputs import Text
 from .outputs import read_tokens
 
@@ -99,7 +100,7 @@ def layer_of(source: BlockSource, shape: CausalShape, number: int) -> nn.Module:
     return made
 
 
-class BlockConfig(PreTrainedConfig):
+class BlockConfig(OfThisPackage, PreTrainedConfig):
     """A block's source, and the shape of the network around it with the entries of a causal model."""
 
     model_type: ClassVar[str] = "splitstep-block"
@@ -117,10 +118,6 @@ class BlockConfig(PreTrainedConfig):
         write_classes(self, {"AutoConfig": BlockConfig, AUTO: SplitstepBlockForCausalLM}, save_directory)
         super().save_pretrained(save_directory, push_to_hub, **kwargs)
 
-    @classmethod
-    def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
-        """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
-
     @property
     def source(self) -> BlockSource:
         return BlockSource(**(self.block or {"file": "block.py:block", "text": ""}))
@@ -130,25 +127,11 @@ class BlockConfig(PreTrainedConfig):
         """The shape of the network around the block."""
         return CausalShape(**(self.shape or {}))
 
-    @property
-    def vocab_size(self) -> int:
-        return self.around.vocab_size
-
-    @property
-    def hidden_size(self) -> int:
-        return self.around.width
-
-    @property
-    def num_hidden_layers(self) -> int:
-        return self.around.layers
-
-    @property
-    def num_attention_heads(self) -> int:
-        return self.around.heads
-
-    @property
-    def max_position_embeddings(self) -> int:
-        return self.around.max_positions
+    vocab_size = property(attrgetter("around.vocab_size"))
+    hidden_size = property(attrgetter("around.width"))
+    num_hidden_layers = property(attrgetter("around.layers"))
+    num_attention_heads = property(attrgetter("around.heads"))
+    max_position_embeddings = property(attrgetter("around.max_positions"))
 
 
 def shape_around(entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,7 +145,7 @@ def shape_around(entries: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-class SplitstepBlockForCausalLM(PreTrainedModel, GenerationMixin):
+class SplitstepBlockForCausalLM(OfThisPackage, PreTrainedModel, GenerationMixin):
     """A causal language model whose layers a block makes."""
 
     config: BlockConfig
@@ -184,9 +167,6 @@ class SplitstepBlockForCausalLM(PreTrainedModel, GenerationMixin):
 
     def _init_weights(self, module: nn.Module) -> None:
         draw(module, self.config.around)
-        if isinstance(module, Embedding) and module.sinusoids is not None:
-            with torch.no_grad():
-                module.sinusoids.copy_(sinusoid_table(self.config.around))
 
     def get_input_embeddings(self) -> nn.Module:
         return self.embedding.tokens
@@ -228,10 +208,6 @@ class SplitstepBlockForCausalLM(PreTrainedModel, GenerationMixin):
         x = kept(self.states(input_ids, attention_mask, inputs_embeds), logits_to_keep)
         logits, loss = read_tokens(self.head, x, labels, num_items_in_batch, ahead=True)
         return CausalLMOutput(loss, logits)  # pyright: ignore[reportArgumentType]
-
-    @classmethod
-    def register_for_auto_class(cls, auto_class: Any = AUTO) -> None:
-        """Do nothing, as for the config."""
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Any:

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..fields import Context, FieldSpec, Projection, dropout, norm, rotary
 from ..fields.attention import running_type
-from ..fields.context import Prepares
+from ..fields.diffusion import TokenDiffusion
 from ..integrate import Advance, At, Observe, Site, State
 from ..letters import LETTERS
 from ..scheme import Scheme
@@ -178,7 +178,8 @@ class Body(nn.Module):
         self.norm = norm_of(config, not self.stack.scheme.projections)
         self.slots = slots_of(self.stack.scheme, len(self.stack.layers) * self.stack.substeps)
         solved = self.stack.scheme.solved
-        self.preparing = [name for name in solved if isinstance(self.stack.layers[0].get_submodule(name), Prepares)]
+        fields = {name: self.stack.layers[0].get_submodule(name) for name in solved}
+        self.preparing = [name for name, field in fields.items() if isinstance(field, TokenDiffusion)]
         self.gradient_checkpointing = False  # transformers sets these two
         self._gradient_checkpointing_func: Any = checkpoint
 

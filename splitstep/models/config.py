@@ -33,7 +33,15 @@ __all__ = {names}
 '''
 
 
-class SplitstepConfig(Shape, PreTrainedConfig):
+class OfThisPackage:
+    """Configs and models whose source is not copied."""
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: Any = "") -> None:
+        """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
+
+
+class SplitstepConfig(OfThisPackage, Shape, PreTrainedConfig):
     """The shape of a network, in a file that every program on transformers opens."""
 
     model_type: ClassVar[str] = "splitstep"
@@ -71,10 +79,6 @@ class SplitstepConfig(Shape, PreTrainedConfig):
         """Write config.json, and the file by which programs that have not imported splitstep find its classes."""
         write_classes(self, made_from(type(self)), save_directory)
         super().save_pretrained(save_directory, push_to_hub, **kwargs)
-
-    @classmethod
-    def register_for_auto_class(cls, auto_class: Any = "AutoConfig") -> None:
-        """Do nothing: transformers asks for it before it copies the source of a class into a model's folder."""
 
     def to_dict(self) -> dict[str, Any]:
         """The entries for JSON: the scheme as its canonical text."""

@@ -281,19 +281,14 @@ def meet(config: SplitstepConfig) -> None:
     for stack, _ in config.stacks():
         for name in foreign(stack.fields):
             if broken := tried(name, name in stack.solved, config):
+                file = f" --letters {SOURCES[name[0]].file}" if name[0] in SOURCES else ""
                 raise ValueError(
                     f"The letter {name[0]} ({letter_of(name).title}) is refused in {config.model_type} models: "
-                    f"{broken}. Repair its field; `{check_command(name[0])}` shows all promises."
+                    f'{broken}. Repair its field; `splitstep schemes "A {name[0]}" --check{file}` shows all promises.'
                 )
 
 
 CHECKS.append(meet)
-
-
-def check_command(letter: str) -> str:
-    """What to type to see all promises of a letter."""
-    source = SOURCES.get(letter)
-    return f'splitstep schemes "A {letter}" --check' + (f" --letters {source.file}" if source else "")
 
 
 def tried(name: str, solved: bool, config: SplitstepConfig) -> str:

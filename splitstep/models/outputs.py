@@ -52,16 +52,13 @@ def check_arguments(model: Any, given: PassOptions, packed: bool = False) -> Non
             continue
         title = type(model).__name__
         if name in ONLY_NONE:
-            raise ValueError(f"{title} does nothing with {name}={shape_of(value)}: leave it out.")
+            told = f"tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
+            raise ValueError(f"{title} does nothing with {name}={told}: leave it out.")
         own = (one for one in signature(type(model).forward).parameters if one not in ("self", "options"))
         known = [*own, *PassOptions.__annotations__]
         near = nearest(name, known)
         hint = f"did you mean {near}?" if near else f"it takes {', '.join(known)}."
         raise TypeError(f"{title} takes no argument {name!r}: {hint}")
-
-
-def shape_of(value: Any) -> str:
-    return f"tensor of shape {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
 
 
 class Look:

@@ -15,8 +15,6 @@ from .config import Kind, SplitstepConfig, kind
 from .inputs import documents_of, padding_barrier
 from .outputs import Look, PassOptions, class_loss, mean_square
 
-USUAL_NAMES = {"num_channels": "channels", "patch_size": "patch"}
-
 
 class NumbersModel(SplitstepModel):
     """What models of numbers share: a matrix, positions and a stack."""
@@ -104,7 +102,9 @@ class ImageConfig(ImageShape, SplitstepConfig):
     """A classifier of images cut into square patches."""
 
     model_type: ClassVar[str] = "splitstep-image"
-    attribute_map: ClassVar[dict[str, str]] = SplitstepConfig.attribute_map | USUAL_NAMES
+    attribute_map: ClassVar[dict[str, str]] = {
+        **SplitstepConfig.attribute_map, "num_channels": "channels", "patch_size": "patch",
+    }  # fmt: skip
 
 
 def grey(pixels: Tensor) -> Tensor:

@@ -168,11 +168,6 @@ def half_character(value: Any) -> str:
     return ""
 
 
-def inside(value: dict[Any, Any] | list[Any]) -> Iterable[Any]:
-    """The values in a value."""
-    return value.values() if isinstance(value, dict) else value
-
-
 @contextmanager
 def readable(place: object, remedy: str) -> Iterator[None]:
     """Make one line of whatever the content of a place does to its reader; too little memory is another matter."""
@@ -189,7 +184,7 @@ def readable(place: object, remedy: str) -> Iterator[None]:
 def checked_kind(found: Any, where: str, form: str, needed: Needed, hint: str = "") -> Any:
     """The value, unless its outermost type is another one than is needed, or it has too many levels."""
     level, depth = [found], 0
-    while level := [inner for one in level if isinstance(one, dict | list) for inner in inside(one)]:
+    while level := [y for x in level if isinstance(x, dict | list) for y in (x.values() if isinstance(x, dict) else x)]:
         depth += 1
         if depth > DEEPEST:
             raise ValueError(f"{where} is not {form} ({TOO_DEEP}){hint}")

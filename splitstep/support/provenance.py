@@ -48,27 +48,10 @@ class Provenance:
         return [(name, said[name]) for name in names]
 
 
-def made(
-    *,
-    command: str | None = None,
-    recipe: dict[str, Any] | None = None,
-    data: dict[str, Any] | None = None,
-    engine: str | None = None,
-    threads: int | None = None,
-    devices: tuple[str, ...] | None = None,
-) -> Provenance:
-    """The provenance of a result that is made now, by what is installed here."""
-    return Provenance(
-        recipe=recipe,
-        data=data,
-        engine=engine,
-        threads=threads,
-        devices=devices,
-        command=command,
-        versions=installed_versions(),
-        commit=git_commit(),
-        date=datetime.now(UTC).date().isoformat(),
-    )
+def made(**entries: Any) -> Provenance:
+    """The provenance of a result that is made now, by what is installed here, with these other entries."""
+    today = datetime.now(UTC).date().isoformat()
+    return Provenance(**entries, versions=installed_versions(), commit=git_commit(), date=today)
 
 
 def made_by_study(**more: Any) -> Provenance:

@@ -112,7 +112,6 @@ def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
     return RunResult(
         status=status,
         task=run.recipe.task,
-        scheme=about.scheme,
         kind=run.kind,
         seed=run.options.seed,
         metric=run.task.metric,
@@ -123,9 +122,7 @@ def result_of(run: Run, status: Literal["finished", "diverged"]) -> RunResult:
         tokens=state.tokens,
         seconds=round(state.times.seconds, 3),
         tokens_per_second=state.times.rate,
-        cost=about.cost,
-        matched=about.matched,
-        shape=about.shape,
+        **about._asdict(),
         device=device_name(run.world.device),
         processes=run.world.size,
         parallel=run.parallel,

@@ -1,15 +1,13 @@
 """The training loop. Batches are a pure function of the step, so a run can stop and continue anywhere."""
 
-from collections.abc import Mapping
 from contextlib import ExitStack
 from math import isfinite
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from ..options import evaluates, learning_rate, records
-from ..probes import Figures, observe
+from ..probes import observe
 from ..recipe import Recipe
 from ..schemes import label
 from ..support.memory import NoMemory, no_memory
@@ -87,13 +85,13 @@ def record_if_due(run: Run, journal: Journal) -> None:
     if run.recipe.probes and records(run.options, run.state.step):
         with run.clock.paused():
             model = run.whole()
-            run.world.on_first(lambda: journal.write_probes(run.state.step, observed(run, model)))
 
+            def watched() -> None:
+                with evaluating(model), autocast(run.precision, run.world.device):
+                    found = observe(model, run.examples, run.recipe.probes)
+                journal.write_probes(run.state.step, found)
 
-def observed(run: Run, model: Any) -> Mapping[str, Mapping[str, Figures]]:
-    """One pass of the model in evaluation mode, watched by all probes."""
-    with evaluating(model), autocast(run.precision, run.world.device):
-        return observe(model, run.examples, run.recipe.probes)
+            run.world.on_first(watched)
 
 
 def train(

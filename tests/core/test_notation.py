@@ -47,33 +47,30 @@ def test_every_row_reads_back() -> None:
         assert coefficients(scheme(str(row))) == coefficients(row)
 
 
-@pytest.mark.parametrize(
-    ("text", "canonical"),
-    [
-        ("F+A", "A+F"),
-        ("  A   F ", "A F"),
-        ("A*1 F*1/1", "A F"),
-        ("F*0.5 A F*2/4", "F/2 A F/2"),
-        ("F*.5 A F*5e-1", "F/2 A F/2"),
-        ("A@heun F@heun", "A F @heun"),
-        ("A@euler F @heun", "A F@heun"),
-        ("A F @euler", "A F"),
-        ("(A) F", "A F"),
-        ("(A+F)*1/2 (A+F)/2", "(A+F)/2 (A+F)/2"),
-        ("1(A F)", "A F"),
-        (".5(A F)+1/2( F A )@heun", "1/2(A F) + 1/2(F A) @heun"),
-        ("=A F @heun", "=A F @heun"),
-        ("a:A b:F", "a:A b:F"),
-        ("D@exact", "D @exact"),
-        ("D*.5@exact F A D/2@exact", "D/2@exact F A D/2@exact"),
-        ("=A =F D@exact", "=A =F D @exact"),
-        ("A D/2@exact F D/2@exact @heun", "A@heun D/2@exact F@heun D/2@exact"),
-        ("4/3(A/2 A/2) + -1/3(A)", "4/3(A/2 A/2) + -1/3(A)"),
-        ("A*0.1 A*0.9", "A/10 A*9/10"),
-        ("A*1e-3 A*.999", "A/1000 A*999/1000"),
-        ("A*0.1234567891 A*0.8765432109", "A*0.1234567891 A*0.8765432109"),
-    ],
-)
+@pytest.mark.parametrize(("text", "canonical"), [
+    ("F+A", "A+F"),
+    ("  A   F ", "A F"),
+    ("A*1 F*1/1", "A F"),
+    ("F*0.5 A F*2/4", "F/2 A F/2"),
+    ("F*.5 A F*5e-1", "F/2 A F/2"),
+    ("A@heun F@heun", "A F @heun"),
+    ("A@euler F @heun", "A F@heun"),
+    ("A F @euler", "A F"),
+    ("(A) F", "A F"),
+    ("(A+F)*1/2 (A+F)/2", "(A+F)/2 (A+F)/2"),
+    ("1(A F)", "A F"),
+    (".5(A F)+1/2( F A )@heun", "1/2(A F) + 1/2(F A) @heun"),
+    ("=A F @heun", "=A F @heun"),
+    ("a:A b:F", "a:A b:F"),
+    ("D@exact", "D @exact"),
+    ("D*.5@exact F A D/2@exact", "D/2@exact F A D/2@exact"),
+    ("=A =F D@exact", "=A =F D @exact"),
+    ("A D/2@exact F D/2@exact @heun", "A@heun D/2@exact F@heun D/2@exact"),
+    ("4/3(A/2 A/2) + -1/3(A)", "4/3(A/2 A/2) + -1/3(A)"),
+    ("A*0.1 A*0.9", "A/10 A*9/10"),
+    ("A*1e-3 A*.999", "A/1000 A*999/1000"),
+    ("A*0.1234567891 A*0.8765432109", "A*0.1234567891 A*0.8765432109"),
+])  # fmt: skip
 def test_the_canonical_form(text: str, canonical: str) -> None:
     assert str(scheme(text)) == canonical
     assert scheme(canonical) == scheme(text)
@@ -256,16 +253,13 @@ def test_a_number_of_any_size_is_refused_in_one_line(number: str) -> None:
         assert "Scheme" in one_line(text.format(number, number))
 
 
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [
-        ("F0/2 A F1/2", "F0/2 A F1/2"),
-        ("A*0.675 F*-0.8512", "A*0.675 F*-0.8512"),
-        ("A*1.3512071919596578 F", "A*1.351.. F"),
-        ("A*-1.2345678901234567e-05 F", "A*-1.234..e-05 F"),
-        ("0.33333333333333331(A F) + 2/3(F A) @rk4", "0.333..(A F) + 2/3(F A) @rk4"),
-    ],
-)
+@pytest.mark.parametrize(("text", "short"), [
+    ("F0/2 A F1/2", "F0/2 A F1/2"),
+    ("A*0.675 F*-0.8512", "A*0.675 F*-0.8512"),
+    ("A*1.3512071919596578 F", "A*1.351.. F"),
+    ("A*-1.2345678901234567e-05 F", "A*-1.234..e-05 F"),
+    ("0.33333333333333331(A F) + 2/3(F A) @rk4", "0.333..(A F) + 2/3(F A) @rk4"),
+])  # fmt: skip
 def test_a_long_decimal_is_cut_for_reading_and_keeps_its_power_of_ten(text: str, short: str) -> None:
     assert shortened(text) == short
 

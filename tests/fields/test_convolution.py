@@ -10,7 +10,6 @@ import torch
 from their_weights import copied
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import DynamicCache, StaticCache, Wav2Vec2BertConfig, Wav2Vec2ConformerConfig
 from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertEncoder
 from transformers.models.wav2vec2_conformer.modeling_wav2vec2_conformer import Wav2Vec2ConformerEncoder
@@ -68,9 +67,6 @@ def alone(field: Any, x: Tensor, places: list[int]) -> Tensor:
 def looks(documents: Tensor) -> Tensor:
     """What a mask of four dimensions says in a causal model: whether a key is of the query's document, [B, T, S]."""
     return ((documents[:, :, None] == documents[:, None]) & (documents > 0)[:, None]).tril()
-
-
-# One document, and several
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -131,9 +127,6 @@ def test_wrong_options_are_refused_in_one_line(kind: str, options: dict[str, Any
     ss.CausalConfig(scheme="A V F", letters={"V": {"kernel": 4}})  # as it should be
 
 
-# Generation
-
-
 def kept(kind: str) -> Any:
     config = SimpleNamespace(num_hidden_layers=1, get_text_config=lambda decoder: config)
     return DynamicCache() if kind == "dynamic" else StaticCache(config=config, max_cache_len=T + 2)  # pyright: ignore
@@ -156,16 +149,6 @@ def test_cached_is_uncached(kind: str, told: str, pieces: list[int], kernel: int
     close(torch.cat(found, 1), expected)
 
 
-def test_beams_may_be_reordered_and_tokens_taken_back() -> None:
-    field, x, order = field_of(causal=True), normal(3, T, D), torch.tensor([2, 0, 0])
-    context = Context(cache=DynamicCache(), slot=0)
-    field(0.0, x, context)
-    context.cache.crop(4)
-    context.cache.reorder_cache(order)
-    expected = field(0.0, torch.cat((x[order, :4], x[:, 4:]), 1))[:, 4:]
-    close(field(0.0, x[:, 4:], context), expected)
-
-
 @pytest.mark.parametrize("documents", [None, functional.pad(torch.ones(1, T).long(), (0, 2))])
 @torch.no_grad()
 def test_a_step_of_generation_compiles_as_one_graph(documents: Tensor | None) -> None:
@@ -177,9 +160,6 @@ def test_a_step_of_generation_compiles_as_one_graph(documents: Tensor | None) ->
     close(torch.cat(found, 1), field(0.0, x)[:, 4:])
 
 
-# Images, cost, dropout
-
-
 @pytest.mark.parametrize("kernel", [1, 3, 5])
 def test_on_images_it_runs_over_the_grid(kernel: int) -> None:
     field, x = field_of(kernel=kernel, grid=(2, 5)), normal(3, 10, D)
@@ -189,21 +169,11 @@ def test_on_images_it_runs_over_the_grid(kernel: int) -> None:
     close(field(0.0, x), field.down(functional.silu(field.inner_norm(y))))
 
 
-@pytest.mark.parametrize("more", [{"causal": True, "kernel": 4}, {"kernel": 7}, {"kernel": 3, "grid": (2, 5)}])
-def test_flops_are_those_that_pytorch_counts(more: dict[str, Any]) -> None:
-    field = field_of(**more)
-    with FlopCounterMode(display=False) as counter:
-        field(0.0, normal(3, 10, D))
-    assert counter.get_total_flops() == 3 * field.flops(10, 0)
-
-
 def test_dropout_is_a_mask_on_what_is_returned() -> None:
     field, x, seed = field_of(dropout=0.3, salt=5), normal(2, T, D), torch.tensor(17)
     mask = keep(seed, 4 * 5 + 1, (2, T, D), 0.3).double() / 0.7
     close(field(0.0, x, Context(seed=seed)), field(0.0, x) * mask)
 
-
-# The Conformers of transformers
 
 PARTS = {
     "F0": {"norm": "ffn1_layer_norm", "up": "ffn1.intermediate_dense", "down": "ffn1.output_dense"},

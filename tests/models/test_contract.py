@@ -134,16 +134,6 @@ def test_a_strangers_letter_has_twins_a_place_a_colour_and_a_part_of_its_own() -
         tiny("causal", "A+G F")
 
 
-def test_the_rows_of_the_table_of_letters() -> None:
-    assert list(LETTERS.own) == ["A", "F", "C", "V", "D", "S"]
-    assert [letter for letter, row in LETTERS.own.items() if not row.backwards] == ["D"]
-    assert [letter for letter, row in LETTERS.own.items() if row.free] == ["A", "F", "V", "D", "S"]
-    assert [letter for letter, row in LETTERS.own.items() if row.mixes] == ["A", "V", "D"]
-    assert {letter: row.cache for letter, row in LETTERS.own.items()} == dict(
-        A="self", F="none", C="cross", V="self", D="self", S="none"
-    )
-
-
 def test_a_letter_that_is_not_pure_moves_no_half_of_a_pair() -> None:
     LETTERS.own["R"] = Letter("random", "#123456", pure=False)
     assert str(ss.scheme("A F R")) == "A F R"

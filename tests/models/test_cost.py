@@ -12,19 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
+import splitstep as ss
 from splitstep import SCHEMES, scheme
 from splitstep.fields import exact_attention
-from splitstep.models import (
-    CausalConfig,
-    ImageConfig,
-    MaskedConfig,
-    SequenceConfig,
-    SplitstepConfig,
-    SplitstepForTranslation,
-    TranslationConfig,
-    cost,
-    twin,
-)
+from splitstep.models import SplitstepConfig, cost, twin
 from splitstep.models.cost import By, Line, example_flops, line, nearest_mix, sketch, spread
 
 SMALL: dict[str, Any] = dict(layers=2, width=16, heads=4, ffn=24, max_positions=16)
@@ -41,9 +32,9 @@ def counted(config: SplitstepConfig, batch: int, length: int, source: int, devic
     model = sketch(config).to_empty(device=device).eval()
     tokens = torch.zeros(batch, length, dtype=torch.long, device=device)
     inputs: dict[str, torch.Tensor] = {"input_ids": tokens}
-    if isinstance(config, ImageConfig):
+    if isinstance(config, ss.ImageConfig):
         inputs = {"pixel_values": torch.zeros(batch, config.channels, config.image_size, config.image_size)}
-    elif isinstance(config, TranslationConfig):
+    elif isinstance(config, ss.TranslationConfig):
         inputs = {"input_ids": tokens.new_zeros(batch, source), "decoder_input_ids": tokens}
     with FlopCounterMode(display=False) as counter, exact_attention(), torch.no_grad():
         model(**inputs)
@@ -55,11 +46,11 @@ def test_flops_are_the_counted_ones(row: str, variant: dict[str, Any]) -> None:
     shape = {**SMALL, **variant, "scheme": row}
     text = shape | {"vocab_size": 40}
     examples: list[tuple[SplitstepConfig, int, int | None]] = [
-        (CausalConfig(**text), 7, None),
-        (MaskedConfig(**text, token_types=2, embedding_norm=True), 7, None),
-        (SequenceConfig(**text, num_labels=5), 7, None),
-        (ImageConfig(**shape, image_size=12, patch=4, channels=3), 9, None),
-        (TranslationConfig(**text, decoder_layers=3), 5, 8),
+        (ss.CausalConfig(**text), 7, None),
+        (ss.MaskedConfig(**text, token_types=2, embedding_norm=True), 7, None),
+        (ss.SequenceConfig(**text, num_labels=5), 7, None),
+        (ss.ImageConfig(**shape, image_size=12, patch=4, channels=3), 9, None),
+        (ss.TranslationConfig(**text, decoder_layers=3), 5, 8),
     ]
     for config, length, source in examples:
         per_example = example_flops(sketch(config), length, source or length)
@@ -68,16 +59,16 @@ def test_flops_are_the_counted_ones(row: str, variant: dict[str, Any]) -> None:
 
 
 def test_flops_of_a_large_model_are_the_counted_ones() -> None:
-    config = CausalConfig(layers=12, width=768, heads=12, ffn=3072, vocab_size=50257, scheme="macaron")
+    config = ss.CausalConfig(layers=12, width=768, heads=12, ffn=3072, vocab_size=50257, scheme="macaron")
     assert counted(config, 2, 1024, 1024, "meta") == 2 * 1024 * cost(config).flops
 
 
 PAPER = {  # papers' body counts: Lie-Trotter, Macaron
-    "iwslt14": (TranslationConfig(width=512, heads=4, ffn=1024, vocab_size=10_000), 31_545_344, 31_563_776),
-    "wmt-base": (TranslationConfig(width=512, heads=8, ffn=2048, vocab_size=10_000), 44_140_544, 44_158_976),
-    "wmt-big": (TranslationConfig(width=1024, heads=16, ffn=4096, vocab_size=10_000), 176_361_472, 176_398_336),
+    "iwslt14": (ss.TranslationConfig(width=512, heads=4, ffn=1024, vocab_size=10_000), 31_545_344, 31_563_776),
+    "wmt-base": (ss.TranslationConfig(width=512, heads=8, ffn=2048, vocab_size=10_000), 44_140_544, 44_158_976),
+    "wmt-big": (ss.TranslationConfig(width=1024, heads=16, ffn=4096, vocab_size=10_000), 176_361_472, 176_398_336),
     # twelve layers whose norms carry no weights: no embedding, no transform, no output bias
-    "bert": (MaskedConfig(layers=12, width=768, heads=12, ffn=3072, norm_affine=False), 85_017_600, 85_026_816),
+    "bert": (ss.MaskedConfig(layers=12, width=768, heads=12, ffn=3072, norm_affine=False), 85_017_600, 85_026_816),
 }
 
 
@@ -89,17 +80,17 @@ def test_macaron_has_the_papers_counts(name: str) -> None:
     assert isinstance(reference.ffn, int)
     assert other.ffn == reference.ffn // 2
     assert cost(other).parameters - cost(reference).parameters == macaron - lie
-    if isinstance(other, TranslationConfig):  # one matrix for source, target and output
+    if isinstance(other, ss.TranslationConfig):  # one matrix for source, target and output
         assert cost(other).parameters == macaron + 10_000 * other.width
 
 
 @pytest.mark.parametrize("row", ROWS)
 def test_cost_counts_the_real_parameters_and_draws_nothing(row: str) -> None:
-    config = TranslationConfig(**SMALL, scheme=row)
+    config = ss.TranslationConfig(**SMALL, scheme=row)
     before = torch.get_rng_state()
     c = cost(config, 8)
     assert torch.equal(before, torch.get_rng_state())
-    real = SplitstepForTranslation(config)
+    real = ss.SplitstepForTranslation(config)
     assert c.parameters == sum(p.numel() for p in real.parameters())
     outside = real.encoder.embedding.tokens.weight.numel()  # sinusoidal positions have no table
     assert c.body == c.parameters - outside
@@ -108,7 +99,7 @@ def test_cost_counts_the_real_parameters_and_draws_nothing(row: str) -> None:
 @pytest.mark.parametrize("row", ["strang", "rk4", "strang-midpoint", "reversible", "parallel", "reverse-lie"])
 def test_tied_schemes_keep_their_width_at_equal_parameters(row: str) -> None:
     for ffn in (100, [100, 90, 100, 70]):
-        reference = TranslationConfig(**{**SMALL, "ffn": ffn}, decoder_layers=2)
+        reference = ss.TranslationConfig(**{**SMALL, "ffn": ffn}, decoder_layers=2)
         other = twin(reference, row)
         assert other.ffn == ffn
         assert cost(other).parameters == cost(reference).parameters
@@ -117,40 +108,40 @@ def test_tied_schemes_keep_their_width_at_equal_parameters(row: str) -> None:
 
 def test_widths_are_a_fraction_then_multiples_of_8_then_neighbours() -> None:
     shape: dict[str, Any] = dict(layers=4, width=64, heads=4)
-    assert twin(CausalConfig(**shape, ffn=4096), "macaron").ffn == 2048
-    assert twin(CausalConfig(**shape, ffn=[4096, 4094, 4096, 4094]), "macaron").ffn == [
+    assert twin(ss.CausalConfig(**shape, ffn=4096), "macaron").ffn == 2048
+    assert twin(ss.CausalConfig(**shape, ffn=[4096, 4094, 4096, 4094]), "macaron").ffn == [
         2048, 2048, 2047, 2047, 2048, 2048, 2047, 2047,
     ]  # fmt: skip
-    assert twin(CausalConfig(**shape, ffn=4105), "F0/3 A F1/3 F2/3").ffn == 1368  # 4105 / 3 is no whole number
+    assert twin(ss.CausalConfig(**shape, ffn=4105), "F0/3 A F1/3 F2/3").ffn == 1368  # 4105 / 3 is no whole number
     # A little less than 405 / 2 pays the second half's norm and bias: 201.75, which one layer cannot have in multiples.
-    assert twin(CausalConfig(**shape, ffn=405), "macaron").ffn == [200, 200, 200, 208] * 2
-    assert twin(CausalConfig(**(shape | {"layers": 1}), ffn=405), "macaron").ffn == 202
-    assert twin(CausalConfig(**(shape | {"layers": 1}), ffn=404), "macaron").ffn == [201, 202]
-    back = twin(twin(CausalConfig(**shape, ffn=4096), "macaron"), "lie")
+    assert twin(ss.CausalConfig(**shape, ffn=405), "macaron").ffn == [200, 200, 200, 208] * 2
+    assert twin(ss.CausalConfig(**(shape | {"layers": 1}), ffn=405), "macaron").ffn == 202
+    assert twin(ss.CausalConfig(**(shape | {"layers": 1}), ffn=404), "macaron").ffn == [201, 202]
+    back = twin(twin(ss.CausalConfig(**shape, ffn=4096), "macaron"), "lie")
     assert (back.ffn, back.scheme) == (4096, scheme("A F"))
 
 
 def test_own_weights_of_attention_are_paid_by_the_feed_forward() -> None:
-    reference = CausalConfig(layers=12, width=768, heads=12, ffn=3072)
+    reference = ss.CausalConfig(layers=12, width=768, heads=12, ffn=3072)
     assert twin(reference, "A0/2 F A1/2").ffn == 1536  # the nearest multiple of 8
-    reference = CausalConfig(layers=6, width=256, heads=4, ffn=1024)
+    reference = ss.CausalConfig(layers=6, width=256, heads=4, ffn=1024)
     assert twin(reference, "A0/2 F A1/2").ffn == [504, 512, 512, 512, 512, 512]  # 512 alone is 0.13% off
 
 
 def test_fewer_longer_steps_at_equal_flops() -> None:
-    reference = CausalConfig(layers=12, width=768, heads=12, ffn=3072, step=0.5)
+    reference = ss.CausalConfig(layers=12, width=768, heads=12, ffn=3072, step=0.5)
     other = twin(reference, "rk4", "flops", length=512)
     assert (other.layers, other.ffn, other.step) == (3, 3072, 2.0)
     assert cost(other, 512).flops == cost(reference, 512).flops
     other = twin(reference, "strang", "flops", length=512)
     assert (other.layers, other.ffn, other.step) == (8, 2816, 0.75)  # 7.5 layers at 3072
     assert twin(reference, "macaron", "flops").ffn == 1536  # own weights share the width: the depth stays
-    deeper = twin(CausalConfig(layers=3, width=64, heads=4, ffn=256, scheme="rk4"), "lie", "flops")
+    deeper = twin(ss.CausalConfig(layers=3, width=64, heads=4, ffn=256, scheme="rk4"), "lie", "flops")
     assert (deeper.layers, deeper.ffn, deeper.step) == (12, 256, 0.25)
 
 
 def test_what_was_matched_is_in_config_json(tmp_path: Any) -> None:
-    reference = CausalConfig(layers=4, width=64, heads=4, ffn=4096)
+    reference = ss.CausalConfig(layers=4, width=64, heads=4, ffn=4096)
     for by in ("parameters", "flops"):
         other = twin(reference, "macaron", by, length=100)
         other.save_pretrained(tmp_path)
@@ -162,7 +153,7 @@ def test_what_was_matched_is_in_config_json(tmp_path: Any) -> None:
             "cost": cost(other, 100)._asdict(),
             "difference": cost(other, 100).of(by) / cost(reference, 100).of(by) - 1,
         }
-        assert CausalConfig.from_pretrained(tmp_path).matched == matched
+        assert ss.CausalConfig.from_pretrained(tmp_path).matched == matched
     assert reference.matched is None
 
 
@@ -174,19 +165,19 @@ def test_what_was_matched_is_in_config_json(tmp_path: Any) -> None:
 ])  # fmt: skip
 def test_a_reference_without_a_twin_is_told_a_width_that_has_one(shape: dict[str, Any], scheme: str, by: Any) -> None:
     with pytest.raises(ValueError, match=r"such as this one with ffn=\d+\.$") as error:
-        twin(CausalConfig(**shape), scheme, by, 64)
+        twin(ss.CausalConfig(**shape), scheme, by, 64)
     ffn = int(re.findall(r"ffn=(\d+)\.$", str(error.value))[0])
-    assert twin(CausalConfig(**{**shape, "ffn": ffn}), scheme, by, 64).matched is not None
+    assert twin(ss.CausalConfig(**{**shape, "ffn": ffn}), scheme, by, 64).matched is not None
 
 
 def test_an_activation_per_field_follows_the_fields() -> None:
     shape: dict[str, Any] = dict(layers=2, width=32, heads=4, ffn=4096)
-    assert twin(CausalConfig(**shape, activation={"F": "relu"}), "macaron").activation == "relu"
+    assert twin(ss.CausalConfig(**shape, activation={"F": "relu"}), "macaron").activation == "relu"
     both = {"F0": "relu", "F1": "gelu"}  # as in the published BERT
-    assert twin(CausalConfig(**shape, scheme="macaron", activation=both), "F1/2 A F0/2").activation == both
+    assert twin(ss.CausalConfig(**shape, scheme="macaron", activation=both), "F1/2 A F0/2").activation == both
     more = {"F": "gelu", **both}
-    assert twin(CausalConfig(**shape, activation=more), "macaron").activation == more
-    gated = CausalConfig(**shape, scheme="macaron", activation={"F0": "swiglu", "F1": "gelu"})
+    assert twin(ss.CausalConfig(**shape, activation=more), "macaron").activation == more
+    gated = ss.CausalConfig(**shape, scheme="macaron", activation={"F0": "swiglu", "F1": "gelu"})
     mixed = twin(gated, "A0/2 F0/2 F1/2 A1/2")  # a gated half has more weights per unit of width
     assert mixed.activation == gated.activation
     assert len(set(line("parameters", mixed, 8).slopes)) == 2
@@ -196,7 +187,9 @@ def test_an_activation_per_field_follows_the_fields() -> None:
 @st.composite
 def references(draw: st.DrawFn) -> SplitstepConfig:
     """Shapes of all kinds, mostly small."""
-    kind = draw(st.sampled_from([CausalConfig, MaskedConfig, SequenceConfig, ImageConfig, TranslationConfig]))
+    kind = draw(
+        st.sampled_from([ss.CausalConfig, ss.MaskedConfig, ss.SequenceConfig, ss.ImageConfig, ss.TranslationConfig])
+    )
     heads = draw(st.sampled_from([1, 2, 4]))
     layers = draw(st.integers(1, 6))
     row = draw(st.sampled_from(["lie", "lie-postnorm", "macaron", "A0/2 F A1/2", "strang-midpoint"]))
@@ -206,7 +199,7 @@ def references(draw: st.DrawFn) -> SplitstepConfig:
         activation=draw(st.sampled_from(["gelu", "swiglu"])), max_positions=64,
         head_size=draw(st.sampled_from([None, 3])),
     )  # fmt: skip
-    if kind is TranslationConfig:
+    if kind is ss.TranslationConfig:
         options["decoder_layers"] = draw(st.integers(1, 4))
     config = kind(**options, ffn=draw(st.integers(1, 600)))
     if draw(st.booleans()):
@@ -241,7 +234,8 @@ def test_a_twin_has_equal_parameters_or_there_is_none(reference: SplitstepConfig
     budget = cost(reference).body
     other = twin_or_nearest(reference, target, "parameters")
     if isinstance(other, int):
-        at = line("parameters", with_widths_of(reference, target), 8)  # equal slopes: only the total counts
+        thin = type(reference)(**{**reference.to_dict(), "scheme": target, "ffn": 1})
+        at = line("parameters", thin, 8)  # equal slopes: only the total counts
         assert len(set(at.slopes)) == 1
         units = max(len(at.slopes), round((budget - at.base) / at.slopes[0]))
         assert abs(at.base + units * at.slopes[0] - budget) == abs(other - budget)
@@ -252,10 +246,6 @@ def test_a_twin_has_equal_parameters_or_there_is_none(reference: SplitstepConfig
     assert other.scheme == scheme(target)
     assert same_otherwise(reference, other)
     assert type(other)(**other.to_dict()).to_dict() == other.to_dict()
-
-
-def with_widths_of(reference: SplitstepConfig, target: str) -> SplitstepConfig:
-    return type(reference)(**{**reference.to_dict(), "scheme": target, "ffn": 1})
 
 
 @settings(max_examples=10)
@@ -274,9 +264,9 @@ def test_a_twin_has_equal_flops_or_there_is_none(reference: SplitstepConfig, tar
 
 @pytest.mark.parametrize("row", sorted(SCHEMES.keys() - {"macaron", "macaron-postnorm", "conformer", "suzuki4"}))
 def test_the_nearest_depth_comes_first(row: str) -> None:
-    reference = CausalConfig(layers=6, width=64, heads=4, ffn=256)
+    reference = ss.CausalConfig(layers=6, width=64, heads=4, ffn=256)
     head = 2 * 64 * reference.vocab_size
-    alone = cost(CausalConfig(layers=6, width=64, heads=4, ffn=256, scheme=row), 64)
+    alone = cost(ss.CausalConfig(layers=6, width=64, heads=4, ffn=256, scheme=row), 64)
     depth = 6 * (cost(reference, 64).flops - head) / (alone.flops - head)
     assert twin(reference, row, "flops", 64).layers == max(1, floor(depth + 0.5))
 
@@ -285,9 +275,9 @@ def test_the_nearest_depth_comes_first(row: str) -> None:
 @pytest.mark.parametrize("target", ["rk4", "strang-midpoint", "macaron"])
 def test_no_depth_and_width_come_nearer_where_there_is_no_twin(target: str, layers: int, ffn: int) -> None:
     shape: dict[str, Any] = dict(width=4, heads=2, max_positions=8)
-    reference = SequenceConfig(**shape, layers=layers, ffn=ffn)
+    reference = ss.SequenceConfig(**shape, layers=layers, ffn=ffn)
     budget = cost(reference).flops
-    lines = [line("flops", SequenceConfig(**shape, layers=n, scheme=target), 8) for n in range(1, 11)]
+    lines = [line("flops", ss.SequenceConfig(**shape, layers=n, scheme=target), 8) for n in range(1, 11)]
     best = min(
         abs(round(at.at(spread(w, 1, extra, len(at.slopes))) / 8) - budget)
         for at in lines

@@ -36,6 +36,9 @@ def test_they_stand_under_the_letters_name_and_are_complete(tmp_path: Path) -> N
     assert stored["letters"] == {"A": USUAL, "D": {"alpha": 0.2, "boundary": "reflecting"}}
     assert not stored.keys() & {"diffusion", "ends", "stabiliser", "rotary_bias"}
     assert AutoConfig.from_pretrained(tmp_path).letters == made.letters
+    (tmp_path / "config.json").write_text(json.dumps({**stored, "letters": {"F0": {"norm": "both"}}}))
+    with pytest.raises(ValueError, match=r"^letters\.F0 has no option"):
+        AutoConfig.from_pretrained(tmp_path)
     assert made.options_of("D") == DiffusionOptions(0.2)
     assert made.options_of("A") == AttentionOptions()
 
@@ -56,17 +59,6 @@ def test_options_of_letters_that_a_scheme_lacks_wait_for_one_that_has_them() -> 
     assert twin.letters["S"] == {"gamma": 1.0}
 
 
-@pytest.mark.parametrize("letters", [{"D": {"alhpa": 0.2}}, {"F0": {"norm": "both"}}, {"A": {"bias_start": "a"}}])
-def test_a_file_with_a_wrong_option_is_refused(letters: Any, tmp_path: Path) -> None:
-    config("A F").save_pretrained(tmp_path)
-    stored = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps({**stored, "letters": letters}))
-    with pytest.raises(ValueError, match=r"^letters\.(D|F0|A: option bias_start)( has no option| is)"):
-        AutoConfig.from_pretrained(tmp_path)
-
-
-# Recipes
-
 TYPED = "model.letters.D.alpha=0.2"
 
 
@@ -86,21 +78,6 @@ def test_recipes_take_options_by_their_new_and_by_their_old_names(before: Any, t
     assert read_recipe(recipe.document(), "again") == recipe
 
 
-@pytest.mark.parametrize(("model", "says"), [
-    ({"letters": {"D": {"alhpa": 1}}}, 'r: model: letters.D has no option "alhpa"; did you mean "alpha"?'),
-    ({"letters": {"D": 1}}, "r: model: letters.D is 1, and needs entries of its own"),
-    ({"letters": 1}, "r: model: letters is 1, and needs entries of its own"),
-    ({"letters": 1, "diffusion": 1}, "r: model: letters is 1, and needs entries of its own"),
-    ({"letters": {"Z": {}}}, 'r: model: there is no letter "Z"; the letters are A, F, C'),
-    ({"leters": {}}, 'r: the model has no entry "leters"; did you mean "letters"?'),
-])  # fmt: skip
-def test_a_recipe_with_a_wrong_option_is_refused_in_one_line(model: Any, says: str) -> None:
-    with pytest.raises(ValueError, match=r".") as error:
-        read_recipe({"task": "digits", "model": model}, "r")
-    assert str(error.value).startswith(says)
-    assert "\n" not in str(error.value)
-
-
 def test_what_format_1_said_is_read_as_format_2() -> None:
     old = {"diffusion": 0.3, "ends": "upwind", "stabiliser": 1.0, "rotary_bias": 0.0, "norm_at": "input", "width": 8}
     new = {"D": {"alpha": 0.3}, "S": {"gamma": 1.0}, "A": {"bias_start": 0.0}}
@@ -108,8 +85,6 @@ def test_what_format_1_said_is_read_as_format_2() -> None:
     assert converted({"width": 8}) == {"width": 8}
     assert CausalShape(letters=new).letters == {"A": USUAL, "D": {"alpha": 0.3, "boundary": "reflecting"}}
 
-
-# Norms
 
 NORMS: dict[str, tuple[bool, bool]] = {
     "before": (True, False), "after": (False, True), "both": (True, True), "none": (False, False),

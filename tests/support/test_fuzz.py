@@ -88,9 +88,6 @@ def one(name: str, content: str | bytes, read: Callable[[Path], Any]) -> Foreign
     return Foreign(texts(**{name.replace(".", "_"): content}), (name,), lambda folder: read(folder / name))
 
 
-# --- recipes and notation
-
-
 def words_of(file: Path) -> list[str]:
     """The lines of a file as words of a shell."""
     return file.read_bytes().decode(errors="surrogateescape").split("\n")
@@ -110,9 +107,6 @@ for recipe in ("digits", "mlm-small", "numbers", "distil"):
 FOREIGN["overrides"] = one("words", OVERRIDES, lambda file: load_recipe("digits", words_of(file)))
 for number, notation in enumerate(NOTATIONS):
     FOREIGN[f"notation {number}"] = one("words", notation, lambda file: orders([str(ss.scheme(words_of(file)[0]))]))
-
-
-# --- results
 
 
 def report(folder: Path) -> None:
@@ -135,8 +129,6 @@ def stored_results() -> dict[str, Path]:
 for study, stored in stored_results().items():
     FOREIGN[f"result of {study}"] = one("result.json", stored.read_bytes(), lambda file: report(file.parent))
 
-
-# --- runs, models and checkpoints
 
 CLASSIFY = {
     "task": "classify", "data": {"train": "rows.csv"},
@@ -285,9 +277,6 @@ FOREIGN["gguf"] = Foreign(
 )
 
 
-# --- text and tables
-
-
 def labelled(file: Path) -> None:
     tables.labelled_rows(*tables.find_columns(tables.read_table(file), "", "", ""))
 
@@ -353,8 +342,6 @@ FOREIGN["zip"] = Foreign(make_archives, ("a.zip",), lambda folder: files.read_te
 FOREIGN["tar"] = Foreign(make_archives, ("a.tgz",), lambda folder: list(files.read_tar(folder / "a.tgz")))
 
 
-# --- images
-
 FORMATS = {"png": "PNG", "jpg": "JPEG", "gif": "GIF", "bmp": "BMP", "webp": "WEBP", "tif": "TIFF", "pgm": "PPM"}
 
 
@@ -377,9 +364,6 @@ for name in (*(f"a.{suffix}" for suffix in FORMATS), "F.tif", "I16.tif", "LA.tif
 FOREIGN["idx"] = one(
     "idx3", b"\0\0\x08\x03" + bytes([0, 0, 0, 2] * 3) + bytes(8), lambda file: parse_idx(file.read_bytes(), file)
 )
-
-
-# --- the property
 
 
 MADE: dict[str, TemporaryDirectory[str]] = {}  # the folders of files; they go with the process

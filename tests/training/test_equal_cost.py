@@ -38,17 +38,13 @@ def test_a_model_that_reads_its_numbers_is_counted_too(recipe: Callable[..., Rec
 
 
 @pytest.mark.parametrize("match", ["parameters", "flops"])
-@pytest.mark.parametrize(
-    "entries",
-    [
-        {"model.activation": "swiglu"},
-        {"model.activation": "swiglu", "scheme": "macaron"},
-        {"model.bias": False},
-        {"model.kv_heads": 1},
-        {"scheme": "parallel", "model.norm": "rms"},
-    ],
-    ids=lambda one: " ".join(map(str, one.values())),
-)
+@pytest.mark.parametrize("entries", [
+    {"model.activation": "swiglu"},
+    {"model.activation": "swiglu", "scheme": "macaron"},
+    {"model.bias": False},
+    {"model.kv_heads": 1},
+    {"scheme": "parallel", "model.norm": "rms"},
+], ids=lambda one: " ".join(map(str, one.values())))  # fmt: skip
 def test_arms_of_one_scheme_get_equal_cost(
     entries: dict[str, object], match: str, recipe: Callable[..., Recipe]
 ) -> None:

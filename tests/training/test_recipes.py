@@ -40,6 +40,12 @@ def test_every_recipe_parses(file: Path) -> None:
     ({"task": "digits", "model": {"layer": 2}}, 'the model has no entry "layer"; did you mean "layers"?'),
     ({"task": "digits", "model": {"layers": "two"}}, "model: layers is 'two', and needs a whole number"),
     ({"task": "digits", "model": {"vocab_size": 3}}, 'the model has no entry "vocab_size"'),
+    ({"task": "digits", "model": {"leters": {}}}, 'r.yaml: the model has no entry "leters"; did you mean "letters"?'),
+    ({"task": "digits", "model": {"letters": {"D": {"alhpa": 1}}}}, 'model: letters.D has no option "alhpa"; did you'),
+    ({"task": "digits", "model": {"letters": {"D": 1}}}, "r.yaml: model: letters.D is 1, and needs entries of its own"),
+    ({"task": "digits", "model": {"letters": 1}}, "r.yaml: model: letters is 1, and needs entries of its own"),
+    ({"task": "digits", "model": {"letters": 1, "diffusion": 1}}, "letters is 1, and needs entries of its own"),
+    ({"task": "digits", "model": {"letters": {"Z": {}}}}, 'model: there is no letter "Z"; the letters are A, F, C'),
     ({"task": "digits", "train": {"stpes": 5}}, 'train has no option "stpes"; did you mean "steps"?'),
     ({"task": "digits", "train": {"steps": True}}, "option steps is True, and needs a whole number"),
     ({"task": "digits", "train": {"steps": "x" * 100}}, f"steps is '{'x' * 76}..., and needs a whole number"),
@@ -72,9 +78,9 @@ def test_every_recipe_parses(file: Path) -> None:
     ({"task": "digits", "train": {"lr": 0.1, "warmup_from": 0.5}}, "warmup_from is 0.5, and must be at most lr, "),
 ], ids=str)  # fmt: skip
 def test_wrong_entries(document: Any, needle: str) -> None:
-    with pytest.raises(ValueError, match=r".") as caught:
+    with pytest.raises(ValueError, match=re.escape(needle)) as caught:
         read_recipe(document, "r.yaml")
-    assert needle in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_large_recipes_are_read() -> None:
@@ -124,9 +130,8 @@ def test_overrides(assignment: str, where: tuple[str, ...], value: object) -> No
     ("task.name=3", "task has no entries of its own"),
 ])  # fmt: skip
 def test_wrong_overrides(assignment: str, needle: str) -> None:
-    with pytest.raises(ValueError, match=r".") as caught:
+    with pytest.raises(ValueError, match=re.escape(needle)):
         override(MINIMAL, [assignment])
-    assert needle in str(caught.value)
 
 
 def test_a_row_and_its_notation_are_one_run(tmp_path: Path) -> None:

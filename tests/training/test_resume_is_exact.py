@@ -277,18 +277,15 @@ def test_a_run_that_keeps_more_survives_more_damage(
     assert model_of(out).items() <= whole[0]["tensors"].items()
 
 
-def test_a_checkpoint_of_an_older_version_is_gone_on_with(half_way: Path, whole: Whole) -> None:
-    """It has no index and no checksums, and its tensors are whole."""
+def test_a_checkpoint_of_an_older_version_is_gone_on_with_and_a_cut_line_of_metrics_is_forgotten(
+    half_way: Path, whole: Whole
+) -> None:
+    """The older one has no index and no checksums, and its tensors are whole."""
     for file in half_way.glob("checkpoints/step-*/state.json"):
         document = json.loads(file.read_text())
         assert document["step"] == int(file.parent.name.removeprefix("step-"))
         del document["files"], document["crc32"]
         file.write_text(json.dumps(document))
-    trained(RECIPE, half_way)
-    assert everything(half_way) == whole[0]
-
-
-def test_a_cut_line_of_metrics_is_forgotten(half_way: Path, whole: Whole) -> None:
     with (half_way / "metrics.jsonl").open("a") as file:
         file.write('{"step": 6, "split": "tr')
     assert [r["step"] for r in RunDirectory(half_way).logged()][:2] == [3, 4]

@@ -14,14 +14,9 @@ from children import Child, everything, killed, trained
 from safetensors.torch import load_file
 from torch import Tensor
 
+import splitstep as ss
 from splitstep import cli
 from splitstep.inference.predict import predict_run
-from splitstep.models import (
-    MaskedConfig,
-    SplitstepForImageClassification,
-    SplitstepForMaskedLM,
-    SplitstepForSequenceClassification,
-)
 from splitstep.models.inputs import Text
 from splitstep.recipe import override
 from splitstep.tasks import Task
@@ -84,7 +79,7 @@ def test_a_head_for_other_classes_is_new_and_comes_from_the_seed(tmp_path: Path)
     task = given.load_task()
     config = given.config(task)
     config.num_labels = 7
-    model = SplitstepForImageClassification(config)  # pyright: ignore[reportArgumentType]
+    model = ss.SplitstepForImageClassification(config)  # pyright: ignore[reportArgumentType]
     model.save_pretrained(tmp_path / "seven")
     document = {**DIGITS, "start": str(tmp_path / "seven"), "train": {**TRAIN, "seed": 3}}
     found = begun(document, tmp_path / "run", task)
@@ -95,25 +90,25 @@ def test_a_head_for_other_classes_is_new_and_comes_from_the_seed(tmp_path: Path)
 
 
 @pytest.fixture
-def masked(tmp_path: Path) -> tuple[Path, SplitstepForMaskedLM, Task]:
+def masked(tmp_path: Path) -> tuple[Path, ss.SplitstepForMaskedLM, Task]:
     """A masked language model over the tokens of ListOps."""
     given = read_recipe(LISTOPS, "recipe")
     task = given.load_task()
     config = given.config(task)
-    entries = {name: getattr(config, name) for name in MaskedConfig.entries() if name in config.entries()}
-    model = SplitstepForMaskedLM(MaskedConfig(**entries))
+    entries = {name: getattr(config, name) for name in ss.MaskedConfig.entries() if name in config.entries()}
+    model = ss.SplitstepForMaskedLM(ss.MaskedConfig(**entries))
     model.save_pretrained(tmp_path / "masked")
     return tmp_path / "masked", model, task
 
 
 def test_a_classifier_begins_with_the_encoder_of_a_masked_language_model(
-    masked: tuple[Path, SplitstepForMaskedLM, Task], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    masked: tuple[Path, ss.SplitstepForMaskedLM, Task], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its states are the masked model's; the head is its own, and the other model's is left."""
     folder, model, task = masked
     document = {**LISTOPS, "start": str(folder)}
     found = begun(document, tmp_path / "run", task)
-    assert isinstance(found.model, SplitstepForSequenceClassification)
+    assert isinstance(found.model, ss.SplitstepForSequenceClassification)
     ids = torch.randint(1, 5, (3, 9))
     assert torch.equal(found.model.eval().encoder(Text(ids)), model.eval().encoder(Text(ids)))
     new = fresh(document, task)
@@ -149,7 +144,7 @@ def test_weights_that_mean_something_else_are_refused(
 
 
 def test_another_vocabulary_and_a_model_without_an_encoder_are_refused(
-    masked: tuple[Path, SplitstepForMaskedLM, Task], finished: Path, tmp_path: Path
+    masked: tuple[Path, ss.SplitstepForMaskedLM, Task], finished: Path, tmp_path: Path
 ) -> None:
     document = {**LISTOPS, "model": SHAPE, "start": str(finished)}
     with pytest.raises(ValueError, match="has no weights that this kind of model takes: name a model of the same kind"):
@@ -218,15 +213,12 @@ def test_a_start_that_changed_before_the_first_checkpoint_is_refused(finished: P
         trained(document, out)
 
 
-# A classifier of texts begins with a masked language model: its tokenizer, its body, a new head
-
-
 def fluent(folder: Path, **more: Any) -> Path:
     """The folder of a masked language model with its tokenizer. Its vocabulary is larger than the tokenizer's, and
     position 40 is the last."""
     torch.manual_seed(0)
     config = {**LEARNED, "vocab_size": 320, "max_positions": 40, "token_types": 2, "init_std": 0.3} | more
-    SplitstepForMaskedLM(MaskedConfig(**config)).save_pretrained(folder)
+    ss.SplitstepForMaskedLM(ss.MaskedConfig(**config)).save_pretrained(folder)
     save_tokenizer(folder, learn_wordpiece(TEXTS * 2, 300), {"pad_token": "[PAD]"})
     return folder
 
