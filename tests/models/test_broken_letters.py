@@ -197,12 +197,7 @@ BROKEN = {
         "last inputs",
         "declares a state that its field does not keep in context.cache",
     ),
-    "an idle cache of a decoder": (
-        Linear,
-        "translation",
-        "all inputs",
-        'ValueError: a letter declares .*: state="nothing"',
-    ),
+    "an idle cache of a decoder": (Linear, "translation", "all inputs", 'a letter declares .*: state="nothing"'),
     "failing": (Failing, "causal", "nothing", "the test of cache ended with IndexError: a token"),
 }  # field, kind, state, what is said
 
@@ -227,9 +222,7 @@ def model(kind: str, scheme: str = "A Q F", **more: Any) -> Any:
 def test_a_broken_letter_is_refused_with_a_figure(case: str) -> None:
     field, kind, state, says = BROKEN[case]
     letter(field, state)
-    with pytest.raises(
-        ValueError, match=rf"^The letter Q \(quirk\) is refused in splitstep-{kind} models: .*"
-    ) as found:
+    with pytest.raises(ValueError, match=rf"^The letter Q \(quirk\) is refused in splitstep-{kind} models: ") as found:
         model(kind)
     line = str(found.value)
     assert re.search(says, line), line
@@ -291,23 +284,25 @@ VERBS = {
 }
 
 
-@pytest.mark.parametrize("case", VERBS)
-def test_every_verb_refuses_a_leak_in_one_line(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe and its text, in the present folder."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "text.yaml").write_text(TEXT)
-    (tmp_path / "book.txt").write_text(
-        "It was a bright cold day in April, and the clocks were striking thirteen. " * 40
-    )
+    Path("text.yaml").write_text(TEXT)
+    Path("book.txt").write_text("It was a bright cold day in April, and the clocks were striking thirteen. " * 40)
+
+
+@pytest.mark.usefixtures("text")
+@pytest.mark.parametrize("case", VERBS)
+def test_every_verb_refuses_a_leak_in_one_line(case: str, capsys: pytest.CaptureFixture[str]) -> None:
     if "saved" in VERBS[case]:
         letter(Linear)
-        model("causal", vocab_size=256).save_pretrained(tmp_path / "saved")
+        model("causal", vocab_size=256).save_pretrained("saved")
         capsys.readouterr()
     letter(Leak)
     line = refusal(capsys, *shlex.split(VERBS[case]))
     assert re.search(rf"The letter Q \(quirk\) is refused in splitstep-causal models: logits move by {FIGURE}", line)
-    assert not (tmp_path / "out").exists()
+    assert not Path("out").exists()
 
 
 FILE = '''
@@ -331,21 +326,18 @@ class Window(nn.Module):
 '''
 
 
+@pytest.mark.usefixtures("text")
 def test_a_leak_in_a_file_of_letters_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(own_letters, "SOURCES", {})
     monkeypatch.setattr(contract, "SOURCES", own_letters.SOURCES)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.py").write_text(FILE)
-    (tmp_path / "text.yaml").write_text(TEXT)
-    (tmp_path / "book.txt").write_text("It was a bright cold day in April. " * 80)
-    verbs = ("train text.yaml scheme='A W F'", "compare text.yaml --schemes 'lie,A W F' --seeds 1")
-    for words in verbs:
+    Path("mine.py").write_text(FILE)
+    for words in ("train text.yaml scheme='A W F'", "compare text.yaml --schemes 'lie,A W F' --seeds 1"):
         line = refusal(capsys, *shlex.split(words), "--letters", "mine.py", "--out", "out")
         assert re.search(rf"W \(window\) is refused in splitstep-causal models: logits move by {FIGURE}", line)
         assert '`splitstep schemes "A W" --check --letters mine.py`' in line
-        assert not (tmp_path / "out").exists()
+        assert not Path("out").exists()
     assert cli.main(["schemes", "A W", "--check", "--letters", "mine.py"]) == 1
 
 

@@ -3,7 +3,9 @@
 import json
 import math
 import threading
+from collections.abc import Iterator
 from importlib import import_module
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -498,28 +500,17 @@ def test_tokens_per_second_leaves_out_all_but_updates(tmp_path: Path, monkeypatc
     now = [0.0]
     monkeypatch.setattr("splitstep.training.processes.time", type("T", (), {"monotonic": staticmethod(lambda: now[0])}))
 
-    def slow(function: Any, seconds: float) -> Any:
+    def slow(function: Any, seconds: Iterator[float]) -> Any:
         def call(*arguments: Any, **named: Any) -> Any:
-            now[0] += seconds
+            now[0] += next(seconds)
             return function(*arguments, **named)
 
         return call
 
-    monkeypatch.setattr(loop, "evaluate", slow(loop.evaluate, 30.0))
-    monkeypatch.setattr(running, "save_checkpoint", slow(running.save_checkpoint, 7.0))
-    original = running.make_update
-
-    def make_update(*arguments: Any) -> Any:
-        update, calls = original(*arguments), []
-
-        def call(*given: Any) -> Any:
-            calls.append(1)
-            now[0] += 100.0 if len(calls) == 1 else 2.0
-            return update(*given)
-
-        return call
-
-    monkeypatch.setattr(running, "make_update", make_update)
+    make = running.make_update
+    monkeypatch.setattr(loop, "evaluate", slow(loop.evaluate, repeat(30.0)))
+    monkeypatch.setattr(running, "save_checkpoint", slow(running.save_checkpoint, repeat(7.0)))
+    monkeypatch.setattr(running, "make_update", lambda *given: slow(make(*given), chain([100.0], repeat(2.0))))
     result = train(recipe(steps=9, evaluate_every=3, checkpoint_seconds=0.0), tmp_path / "run", quiet=True)
     assert result.tokens_per_second
     assert 8 * 16 * 16 / result.tokens_per_second == pytest.approx(8 * 2.0)
