@@ -3,10 +3,9 @@
 from ..kernels.dropout import draw_seed, dropout
 from ..kernels.rotary import rotary
 from .attention import CrossAttention, SelfAttention, barrier, exact_attention
-from .context import Context, FieldSpec
+from .context import Context, FieldSpec, visible
 from .diffusion import Diffusion
 from .pointwise import ACTIVATIONS, NORMS, FeedForward, Projection, Stabiliser, norm
-from .tokens import visible
 
 __all__ = [
     "ACTIVATIONS", "NORMS", "Context", "CrossAttention", "Diffusion", "FeedForward", "FieldSpec", "Projection",

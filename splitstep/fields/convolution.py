@@ -10,8 +10,7 @@ from torch.nn import functional
 
 from ..kernels.dropout import dropout
 from ..letters import ConvolutionOptions
-from .context import EMPTY, Context, FieldSpec
-from .diffusion import states_of
+from .context import EMPTY, Context, FieldSpec, states_of
 from .pointwise import norm
 
 

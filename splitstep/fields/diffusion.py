@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ..letters import DiffusionOptions
-from .context import EMPTY, Context, FieldSpec, WithoutProducts
-from .tokens import earlier, states_of, together
+from .context import EMPTY, Context, FieldSpec, WithoutProducts, earlier, states_of, together
 
 
 def diffusion(spec: FieldSpec) -> "Diffusion":

@@ -1,7 +1,9 @@
-"""What a network costs, and its twin: the network of another scheme at the same cost."""
+"""What a network costs, and its twin: that of another scheme at the same cost; and what any causal model costs."""
 
+import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
 from fractions import Fraction
 from itertools import product
@@ -9,8 +11,12 @@ from math import ceil, floor, gcd
 from typing import Any, Literal, NamedTuple
 
 import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import PreTrainedModel
 
-from ..fields import FeedForward
+from ..fields import FeedForward, exact_attention
 from ..scheme import Scheme
 from ..schemes import label
 from ..schemes import scheme as scheme_of
@@ -322,3 +328,55 @@ def span(widths: Sequence[int]) -> str:
     """Widths for humans: "512", or "341 x 4, 342 x 8"."""
     counts = sorted(Counter(widths).items())
     return str(counts[0][0]) if len(counts) == 1 else ", ".join(f"{w} x {n}" for w, n in counts) or "none"
+
+
+Make = Callable[[], Any]  # makes a causal model
+
+
+def counted(make: Make, length: int) -> Cost:
+    """What any causal model costs at `length` tokens: its parameters, and the forward operations that PyTorch counts.
+
+    The pass runs on fake tensors, which have shapes and no memory, with attention written out: the fused kernel of a
+    CPU counts as nothing. So do scans and kernels that PyTorch does not know: the speed of a run shows those. A model
+    that does not run on fake tensors is made for it.
+    """
+    try:
+        with quiet():
+            return counted_in(FakeTensorMode, make, length)
+    except ValueError:
+        raise  # a config or a block that is refused
+    except Exception:  # such as a look at a number of a tensor, of which there are many
+        return counted_in(nullcontext, make, length)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without what PyTorch logs if an operation has no fake version."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = level
+
+
+@torch.no_grad()
+def counted_in(place: Callable[[], Any], make: Make, length: int) -> Cost:
+    """As `counted`, where tensors are made as this place makes them."""
+    with place(), torch.random.fork_rng(devices=[]):
+        model = make().eval()
+        if isinstance(model, PreTrainedModel) and model._can_set_experts_implementation():
+            model.set_experts_implementation("batched_mm")  # the others read numbers, or count as nothing
+        counter = FlopCounterMode(display=False)
+        with exact_attention(), counter:
+            model(input_ids=torch.zeros(1, length, dtype=torch.long), use_cache=False)
+    whole = sum(p.numel() for p in model.parameters())
+    return Cost(whole, whole - around(model), round(counter.get_total_flops() / length), length)
+
+
+def around(model: Any) -> int:
+    """The parameters outside of the layers: of embeddings and the head."""
+    tables = [one.weight for one in model.modules() if isinstance(one, nn.Embedding)]
+    head = model.get_output_embeddings()
+    outside = [*tables, *([] if head is None else head.parameters())]
+    return sum(p.numel() for p in {id(p): p for p in outside}.values())

@@ -15,8 +15,7 @@ from transformers import AutoModelForCausalLM, GenerationConfig
 from ..flows.layers import layers_of
 from ..models import SplitstepModel
 from ..models.block import BlockConfig, SplitstepBlockForCausalLM, shape_around, trust
-from ..models.cost import Cost
-from ..models.counted import counted
+from ..models.cost import Cost, counted
 from ..models.leaks import check_leaks
 from ..recipe import Recipe, dictated, objective_text
 from ..shape import CausalShape

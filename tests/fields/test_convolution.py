@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from field_cases import DOCUMENTS, close, fresh, normal
 from their_weights import copied
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 from transformers import DynamicCache, StaticCache, Wav2Vec2BertConfig, Wav2Vec2ConformerConfig
 from transformers.models.wav2vec2_bert.modeling_wav2vec2_bert import Wav2Vec2BertEncoder
@@ -23,29 +24,11 @@ from splitstep.models import KINDS
 
 D, T = 6, 7
 ENDS = ["reflecting", "upwind"]
-DOCUMENTS = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 2, 2, 3, 0], [1, 1, 0, 0, 1, 1, 0]])
 
 
 def spec(width: int = D, kernel: int = 5, middle: Any = "rms", **more: Any) -> Any:
     options = ConvolutionOptions(kernel=kernel, norm=middle)
     return FieldSpec(width, partial(norm, "layer", width), options=options, **more)
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-@torch.no_grad()
-def fresh(module: nn.Module) -> Any:
-    """In float64, with every parameter and statistic at random; variances are positive."""
-    for i, (name, p) in enumerate(module.double().state_dict().items()):
-        drawn = 0.5 * normal(*p.shape, seed=i + 1)
-        p.copy_(drawn.abs() + 0.5 if name.endswith("var") else drawn)
-    return module.eval()
-
-
-def close(found: Any, expected: Any, within: float = 1e-12) -> None:
-    torch.testing.assert_close(found, expected, rtol=within, atol=within)
 
 
 def field_of(**more: Any) -> Any:

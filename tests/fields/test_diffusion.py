@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from field_cases import DOCUMENTS
+from field_cases import normal as drawn
 from scipy.linalg import expm
 from scipy.stats import poisson
 from torch import Tensor
@@ -34,10 +36,6 @@ def matrix(n: int, ends: str) -> np.ndarray[Any, Any]:
     return m
 
 
-def drawn(*shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
-
-
 def close(found: Tensor, expected: Any, atol: float = 1e-12) -> None:
     torch.testing.assert_close(found.detach(), torch.as_tensor(expected, dtype=found.dtype), rtol=0, atol=atol)
 
@@ -60,9 +58,6 @@ def test_a_smooth_bump_spreads_as_the_heat_kernel() -> None:
     after = variance + 2 * field.alpha(s).item() * h
     expected = (variance / after) ** 0.5 * torch.exp(-(s**2) / (2 * after))
     close(field.flow(0.0, h, before[None, :, None])[0, :, 0], expected, 1e-4)
-
-
-DOCUMENTS = torch.tensor([[1, 1, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 2, 2, 0, 3], [1, 1, 0, 0, 1, 1, 0]])
 
 
 @pytest.mark.parametrize("ends", ENDS)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from field_cases import fresh, normal
 from torch import Tensor, nn
 from torch.func import jvp, vjp
 from torch.nn import functional
@@ -30,19 +31,6 @@ from splitstep.models.body import sinusoids
 
 B, T, S, D, HEADS = 2, 5, 4, 12, 3
 EXACT = {"atol": 1e-12, "rtol": 1e-11}
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def fresh(module: nn.Module) -> Any:
-    """In float64, every parameter at random."""
-    module = module.double()
-    with torch.no_grad():
-        for i, p in enumerate(module.parameters()):
-            p.copy_(0.5 * normal(*p.shape, seed=i + 1))
-    return module
 
 
 def spec(width: int, kind: str = "layer", **more: Any) -> FieldSpec:

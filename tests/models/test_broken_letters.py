@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from splitstep import cli, own_letters
 from splitstep.fields import Context, FieldSpec
-from splitstep.fields.tokens import states_of
+from splitstep.fields.context import states_of
 from splitstep.letters import LETTERS, Letter
 from splitstep.models import contract
 

@@ -5,8 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import golden
 import pytest
 import torch
+from golden_sections import answers, answers_of, shapes
 from tiny import drawn
 from torch import Tensor, nn
 from transformers import AutoConfig
@@ -84,6 +86,20 @@ def test_what_format_1_said_is_read_as_format_2() -> None:
     assert converted(old) == {"width": 8, "norm_at": None, "letters": new}
     assert converted({"width": 8}) == {"width": 8}
     assert CausalShape(letters=new).letters == {"A": USUAL, "D": {"alpha": 0.3, "boundary": "reflecting"}}
+
+
+STORED: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "format_1.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_config_stored_before_format_2_means_the_same_network(name: str, tmp_path: Path) -> None:
+    """It opens, and gives the same logits bit for bit."""
+    (tmp_path / "config.json").write_text(json.dumps(STORED[name]), encoding="utf-8")
+    kind, entries = shapes()[name]
+    found = answers_of(kind, drawn(kind, AutoConfig.from_pretrained(tmp_path)))
+    assert found == answers(kind, entries)
+    if not golden.other_ground("models"):  # the weights and the logits of the day on which the files were written
+        assert golden.mark(found) == golden.stored()["models"][name]
 
 
 NORMS: dict[str, tuple[bool, bool]] = {

@@ -7,8 +7,7 @@ import pytest
 from strangers import GOOD, HEAD, gpt2, llama, write_block, write_config
 
 from splitstep.models import CausalConfig, SplitstepForCausalLM, cost
-from splitstep.models.cost import TOLERANCE
-from splitstep.models.counted import counted
+from splitstep.models.cost import TOLERANCE, counted
 from splitstep.opening.fit import fitted, nearest_width
 from splitstep.recipe import Recipe
 from splitstep.schemes import SCHEMES

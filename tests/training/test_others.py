@@ -32,7 +32,7 @@ from transformers import (
 from splitstep import cli
 from splitstep.inference.generate import Sampling, generate
 from splitstep.models.block import TRUSTED, SplitstepBlockForCausalLM, block_of, mark_of
-from splitstep.models.counted import counted
+from splitstep.models.cost import counted
 from splitstep.opening.load import open_model
 from splitstep.opening.others import adapted_config, build, check_network, maker
 from splitstep.recipe import Recipe, load_recipe

@@ -4,6 +4,7 @@ import json
 import math
 import threading
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib import import_module
 from itertools import chain, repeat
 from pathlib import Path
@@ -17,6 +18,7 @@ from children import lines, newest
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from transformers import AutoConfig, AutoModelForCausalLM
 
 import splitstep as ss
 from splitstep import cli
@@ -32,7 +34,14 @@ from splitstep.training.objective import Learner, UpdateBatch, dropout_seed, pre
 from splitstep.training.processes import Processes
 from splitstep.training.result import Kept
 from splitstep.training.run import highest_loss
-from splitstep.training.update import autocast, choose_mode, make_optimizer, make_update, plain_step
+from splitstep.training.update import (
+    autocast,
+    choose_mode,
+    make_optimizer,
+    make_update,
+    plain_step,
+    pretended_capture,
+)
 from splitstep.training.weights import choose_parallel, evaluated_once, spread, with_halves
 
 evaluation: Any = import_module("splitstep.training.evaluate")  # the package's attribute is the function
@@ -175,16 +184,16 @@ def test_every_shape_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(compiled) == 10
 
 
-class Casts(TorchDispatchMode):
-    """Counts conversions of tensors, one by one and in lists."""
+class Counted(TorchDispatchMode):
+    """Counts the operations of these names."""
 
-    def __init__(self) -> None:
+    def __init__(self, *names: str) -> None:
         super().__init__()
-        self.single = self.lists = 0
+        self.counts = dict.fromkeys(names, 0)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.single += func is torch.ops.aten._to_copy.default
-        self.lists += func is torch.ops.aten._foreach_copy_.default
+        if func._schema.name in self.counts:
+            self.counts[func._schema.name] += 1
         return func(*args, **(kwargs or {}))
 
 
@@ -208,17 +217,32 @@ def test_weights_in_half_precision_are_those_of_autocast(scheme: str, share: flo
     found = []
     for call in (model, with_halves(model, torch.bfloat16)):
         model.zero_grad(set_to_none=True)
-        with Casts() as casts:
+        with Counted("aten::_to_copy", "aten::_foreach_copy_") as casts:
             with autocast(torch.bfloat16, CPU):
                 loss = call(input_ids=ids, attention_mask=ids > 0, labels=ids, dropout_seed=torch.tensor(3)).loss
             loss.backward()
-        found.append((loss.item(), [p.grad for p in model.parameters()], casts))
-    (loss, gradients, before), (same, others, after) = found
+        found.append((loss.item(), [p.grad for p in model.parameters()], casts.counts.values()))
+    (loss, gradients, (single, lists)), (same, others, (fewer, more)) = found
     assert loss == same
     assert all(torch.equal(a, b) for a, b in zip(gradients, others, strict=True))
-    assert before.lists == 0
-    assert after.lists == (2 if names else 0)
-    assert after.single == before.single - 2 * len(names)
+    assert (lists, more) == (0, 2 if names else 0)
+    assert fewer == single - 2 * len(names)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2", "gpt_neox"])
+def test_models_of_transformers_wait_unless_they_are_captured(name: str) -> None:
+    """While one believes that it is being captured, it reads no number from a tensor."""
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 50, "pad_token_id": 0}
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(name, **sizes)).train()
+    ids, mask = torch.randint(1, 50, (3, 12)), torch.ones(3, 12, dtype=torch.long)
+    mask[1, 8:] = 0
+    asked, found = torch.cuda.is_current_stream_capturing, []
+    for context in (nullcontext(), pretended_capture()):
+        with context, Counted("aten::_local_scalar_dense") as waits:
+            model(input_ids=ids, attention_mask=mask, use_cache=False).logits.mean().backward()
+        found += waits.counts.values()
+    assert found[0] > 0 == found[1]
+    assert torch.cuda.is_current_stream_capturing is asked
 
 
 def test_bfloat16_learns_with_float32_weights(tmp_path: Path) -> None:
@@ -481,6 +505,28 @@ def test_an_explosion_that_stays_finite(digits: Task, tmp_path: Path) -> None:
     assert (result.status, result.diverged.step) == ("diverged", 5)
     assert result.diverged.loss == pytest.approx(sum(losses) / 5)
     assert all(map(math.isfinite, result.diverged.state_norms))
+
+
+@pytest.mark.parametrize("scheme", ["A F D", "A F D@exact"])
+def test_a_run_ends_when_alpha_passes_its_limit(scheme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From step 12 on, alpha of layer 1 is 0.3, above 1/4. An exact flow has no limit."""
+    advance = running.Run.advance
+
+    def grown(self: running.Run, *given: Any) -> None:
+        advance(self, *given)
+        if self.state.step >= 12:
+            self.model.get_parameter("body.stack.layers.1.D.a").detach().copy_(torch.tensor(0.3).expm1().log())
+
+    monkeypatch.setattr(running.Run, "advance", grown)
+    given = recipe(scheme, {"diffusion": 0.2, "dropout": 0.0}, steps=20, lr=1e-3, log_every=5, evaluate_every=20)
+    result = train(given, tmp_path / "run", quiet=True)
+    assert result.status == ("finished" if scheme.endswith("exact") else "diverged")
+    if result.diverged is not None:
+        found = result.diverged
+        assert found.step == 15  # the next look
+        assert found.reason.startswith("layer 1: alpha * h = 0.3 * 1 = 0.3 is above 0.25, the limit of explicit")
+        assert "write D@exact" in found.reason
+        assert train(given, tmp_path / "run", quiet=True).document() == result.document()
 
 
 def test_a_low_first_loss_does_not_make_a_run_diverge(digits: Task) -> None:
