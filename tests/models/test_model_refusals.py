@@ -38,6 +38,22 @@ ENTRIES: list[tuple[str, dict[str, Any], str]] = [
             ({"D": 0.3}, "D is 0.3, and needs entries of its own$"),
         )
     ),
+    *(
+        (kind, {"scheme": "A V F", "letters": {"V": options}}, says)
+        for kind, options, says in (
+            (
+                "vectors",
+                {"kernel": 4},
+                r"letters.V.kernel=4 is even, and V looks both ways here: use an odd number, such as 5",
+            ),
+            ("translation", {"kernel": 4}, "use an odd number, such as 5"),  # its encoder
+            ("image", {"window": "causal"}, "letters.V.window=causal has no meaning on images"),
+            ("causal", {"kernel": 0}, "option kernel is 0, and needs a whole number from 1 to 4,096"),
+            ("causal", {"kernel": 10**9}, "from 1 to 4,096"),
+            ("causal", {"kernl": 3}, 'did you mean "kernel"'),
+            ("causal", {"norm": "batch"}, "norm is 'batch', and needs"),
+        )
+    ),
     ("sequence", {"letters": {"Z": {}}}, '^there is no letter "Z"; the letters are A, F, C, V, D, S'),
     ("sequence", {"letters": {"D": {"alpha": 0.2}}, "diffusion": 0.3}, "^diffusion and letters.D.alpha are two names"),
     (

@@ -12,7 +12,6 @@ import splitstep as ss
 from splitstep.fields import Context, SelfAttention
 from splitstep.models import KINDS, coarsened, refined
 from splitstep.models.base import all_stacks
-from splitstep.models.inputs import Text
 from splitstep.models.rebuilt import replayed
 
 SCHEMES = ["lie", "macaron", "strang-heun", "symmetrised-heun", "reversible"]
@@ -37,17 +36,6 @@ def listed(kind: str, scheme: str, **more: Any) -> Any:
 def logits(model: Any, kind: str) -> Tensor:
     with torch.no_grad():
         return model(**inputs(kind), use_cache=False).logits
-
-
-@pytest.mark.parametrize("scheme", SCHEMES)
-def test_substeps_are_refined_steps(scheme: str) -> None:
-    model = build("causal", scheme, step=0.5, layers=2)
-    x, context = model.embedding(Text(tokens()), past=0)
-    stack = model.body.stack
-    expected = ss.integrate(stack.scheme, ss.refine(stack.steps(), 3), (x, x) if stack.scheme.doubled else x, context)
-    expected = (expected[0] + expected[1]) / 2 if stack.scheme.doubled else expected
-    assert torch.equal(replayed(model, substeps=3).body.stack(x, context), expected)
-    assert torch.equal(replayed(model, substeps=1).body.stack(x, context), stack(x, context))
 
 
 @pytest.mark.parametrize("scheme", ["strang-heun", "reversible", "lie-postnorm"])
