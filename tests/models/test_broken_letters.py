@@ -327,9 +327,7 @@ class Window(nn.Module):
 
 
 @pytest.mark.usefixtures("text")
-def test_a_leak_in_a_file_of_letters_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_leak_in_a_file_of_letters_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     monkeypatch.setattr(own_letters, "SOURCES", {})
     monkeypatch.setattr(contract, "SOURCES", own_letters.SOURCES)
     Path("mine.py").write_text(FILE)

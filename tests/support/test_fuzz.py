@@ -445,16 +445,12 @@ def message_of(read: Callable[[], Any]) -> str:
 FUZZ = settings(suppress_health_check=list(HealthCheck), phases=[Phase.generate])  # shrinking would take minutes
 
 
+@pytest.mark.parametrize("many", [False, pytest.param(True, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", FOREIGN)
-@settings(FUZZ, max_examples=FEW)
-@given(data=st.data())
-def test_garbage_gets_one_line(name: str, data: st.DataObject) -> None:
-    check(name, data)
+def test_garbage_gets_one_line(name: str, many: bool) -> None:
+    @settings(FUZZ, max_examples=MANY if many else FEW, derandomize=not many)
+    @given(data=st.data())
+    def each(data: st.DataObject) -> None:
+        check(name, data)
 
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", FOREIGN)
-@settings(FUZZ, max_examples=MANY, derandomize=False)
-@given(data=st.data())
-def test_much_garbage_gets_one_line(name: str, data: st.DataObject) -> None:
-    check(name, data)
+    each()

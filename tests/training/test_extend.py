@@ -36,9 +36,7 @@ def copied(finished: Path, tmp_path: Path, name: str = "run") -> Path:
     return Path(shutil.copytree(finished, tmp_path / name))
 
 
-def test_an_extended_run_is_one_of_as_many_steps(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_extended_run_is_one_of_as_many_steps(finished: Path, tmp_path: Path, capsys: Any) -> None:
     """Bit for bit, with a schedule that does not depend on the steps; the first result is kept beside the new one."""
     out = copied(finished, tmp_path)
     first = (out / "result.json").read_text()

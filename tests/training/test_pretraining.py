@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -97,20 +98,19 @@ def test_bert_base_has_the_paper_s_parameters() -> None:
             assert field.act is getattr(torch.nn.functional, kind)
 
 
-def test_a_killed_run_continues_exactly_masks_included(text: Path, cache: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("make", [document, pytest.param(paired, marks=pytest.mark.nightly)])
+def test_a_killed_run_continues_exactly_masks_included(
+    make: Callable[[Path], dict[str, Any]], text: Path, subjects: Path, cache: Path, tmp_path: Path
+) -> None:
     """Killed in the middle of the run, which ends in the middle of an epoch."""
-    read_recipe(document(text), "recipe").load_task()  # prepares the text
-    check_killed(document(text), tmp_path, environment={"SPLITSTEP_CACHE": str(cache)})
-    about = json.loads((tmp_path / "whole" / "environment.json").read_text())
-    rows = about["data"]["splits"]["train"]["rows"]
-    assert rows < 9 * 256
-    assert 9 * 256 % rows
-
-
-@pytest.mark.nightly
-def test_a_killed_run_with_pairs_continues_exactly(subjects: Path, cache: Path, tmp_path: Path) -> None:
-    read_recipe(paired(subjects), "recipe").load_task()
-    check_killed(paired(subjects), tmp_path, environment={"SPLITSTEP_CACHE": str(cache)})
+    given = make(text if make is document else subjects)
+    read_recipe(given, "recipe").load_task()  # prepares the text
+    check_killed(given, tmp_path, environment={"SPLITSTEP_CACHE": str(cache)})
+    if make is document:
+        about = json.loads((tmp_path / "whole" / "environment.json").read_text())
+        rows = about["data"]["splits"]["train"]["rows"]
+        assert rows < 9 * 256
+        assert 9 * 256 % rows
 
 
 @pytest.mark.nightly

@@ -64,27 +64,18 @@ def half_way(killed_once: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(killed_once, tmp_path / "run"))
 
 
-def check_killed_at(points: list[int], whole: Whole, folder: Path) -> None:
-    """Killed right before each of these file operations, a run that goes on in this process ends as one that never
-    was."""
-    wrong = []
-    for n in points:
-        killed(RECIPE, folder / str(n), n)
-        trained(RECIPE, folder / str(n))
-        wrong += [n] if everything(folder / str(n)) != whole[0] else []
+@pytest.mark.parametrize("many", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_killed_before_a_file_operation(many: bool, whole: Whole, tmp_path: Path) -> None:
+    """A run that goes on in this process ends as one that never was killed: at first, among checkpoints, and while the
+    model and the result are written; or before every operation of the first checkpoints and of the end, and every third
+    of those between."""
+    last, wrong = whole[1], []
+    few = [round(share * last) for share in (0.03, 0.45, 0.85, 0.95, 0.99)]
+    for n in (n for n in range(1, last + 1) if n < 40 or n > last - 40 or n % 3 == 0) if many else few:
+        killed(RECIPE, tmp_path / str(n), n)
+        trained(RECIPE, tmp_path / str(n))
+        wrong += [n] if everything(tmp_path / str(n)) != whole[0] else []
     assert wrong == []
-
-
-def test_killed_before_a_file_operation(whole: Whole, tmp_path: Path) -> None:
-    """At first, among checkpoints, and while the model and the result are written."""
-    check_killed_at([round(share * whole[1]) for share in (0.03, 0.45, 0.85, 0.95, 0.99)], whole, tmp_path)
-
-
-@pytest.mark.nightly
-def test_killed_before_any_file_operation(whole: Whole, tmp_path: Path) -> None:
-    """Every operation of the first checkpoints and of the end, and every third of those between."""
-    last = whole[1]
-    check_killed_at([n for n in range(1, last + 1) if n < 40 or n > last - 40 or n % 3 == 0], whole, tmp_path)
 
 
 @pytest.mark.nightly
@@ -114,9 +105,7 @@ def translator(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any]
 @pytest.mark.parametrize(
     "share", [0.6, 0.75, *(pytest.param(x, marks=pytest.mark.nightly) for x in (0.3, 0.5, 0.7, 0.8, 0.85, 0.95, 0.99))]
 )
-def test_a_translator_killed_before_a_file_operation(
-    share: float, translator: tuple[dict[str, Any], int, dict[str, str]], tmp_path: Path
-) -> None:
+def test_a_translator_killed_before_a_file_operation(share: float, translator: Any, tmp_path: Path) -> None:
     """Between snapshots, in the middle of an epoch, while translations are written: the same bits."""
     expected, operations, environment = translator
     out = tmp_path / "run"
@@ -262,9 +251,7 @@ def test_as_many_checkpoints_stay_as_the_recipe_says(keep: int, whole: Whole, tm
     assert model_of(tmp_path / "run").items() <= whole[0]["tensors"].items()
 
 
-def test_a_run_that_keeps_more_survives_more_damage(
-    whole: Whole, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_keeps_more_survives_more_damage(whole: Whole, tmp_path: Path, capsys: Any) -> None:
     document, out = with_train(keep_checkpoints=4), tmp_path / "run"
     killed(document, out, whole[1] * 3 // 4)
     there = checkpoint.list_checkpoints(out / "checkpoints")
