@@ -177,9 +177,8 @@ class Body(nn.Module):
         self.stack = build_stack(config, number, count() if salts is None else salts)
         self.norm = norm_of(config, not self.stack.scheme.projections)
         self.slots = slots_of(self.stack.scheme, len(self.stack.layers) * self.stack.substeps)
-        solved = self.stack.scheme.solved
-        fields = {name: self.stack.layers[0].get_submodule(name) for name in solved}
-        self.preparing = [name for name, field in fields.items() if isinstance(field, TokenDiffusion)]
+        first, solved = self.stack.layers[0], self.stack.scheme.solved
+        self.preparing = [name for name in solved if isinstance(first.get_submodule(name), TokenDiffusion)]
         self.gradient_checkpointing = False  # transformers sets these two
         self._gradient_checkpointing_func: Any = checkpoint
 
