@@ -1,17 +1,14 @@
 """Dropout as one kernel is dropout by the formula, bit for bit, and no tracer ever meets the kernel."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from kernel_cases import dropout_by_hand, gradients, reversible
 from torch import Tensor
-from torch._functorch.aot_autograd import aot_function
-from torch.func import functional_call, jvp, vjp, vmap
+from torch.func import jvp, vjp, vmap
 from torch.utils.checkpoint import checkpoint
 
-from splitstep.fields import Context
 from splitstep.fields import dropout as dropped
 from splitstep.kernels import dropout
 from splitstep.kernels.dropout import Fused, formula, keep
@@ -99,25 +96,3 @@ def test_a_reversible_network_runs_the_kernel_forward_and_backward(calls: list[i
         patch.setattr(dropout, "fusible", lambda x, seed: False)
         expected = gradients(network, network, half)
     assert all(map(torch.equal, found, expected))
-
-
-@pytest.mark.filterwarnings("ignore:Your compiler for AOTAutograd")
-def test_a_tracer_that_compiles_in_secret_meets_the_formula(calls: list[int]) -> None:
-    """AOT autograd runs Python on its stand-ins while `torch.compiler.is_compiling` is False."""
-    stack = reversible().body.stack
-    x, seed = torch.randn(2, 8, 32, requires_grad=True), torch.tensor(7)
-    wanted = dict(stack.named_parameters())
-
-    def f(parameters: dict[str, Tensor], x: Tensor, seed: Tensor) -> Tensor:
-        assert not torch.compiler.is_compiling()
-        return functional_call(stack, parameters, (x, Context(causal=True, seed=seed)))
-
-    def slopes(f: Callable[..., Tensor]) -> tuple[Tensor, ...]:
-        return torch.autograd.grad(f(wanted, x, seed).square().sum(), [x, *wanted.values()])
-
-    expected = slopes(f)
-    assert calls
-    calls.clear()
-    found = slopes(aot_function(f, fw_compiler=lambda graph, _: graph, bw_compiler=lambda graph, _: graph))
-    torch.testing.assert_close(found, expected)
-    assert not calls

@@ -9,6 +9,7 @@ import torch
 from gpu import TRITON, interpret
 from kernel_cases import CASES, KEYS, by_hand, dropout_by_hand, uniform
 from torch import Tensor
+from torch._functorch.aot_autograd import aot_function
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.func import grad, jvp, vmap
@@ -139,9 +140,15 @@ def fused(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Fu
     return Fused(lambda x: dropout.dropout(x, 0.3, seed(x), 1), lambda x: dropout.formula(x, 0.3, seed(x), 1), calls)
 
 
+@pytest.mark.filterwarnings("ignore:Your compiler for AOTAutograd")
 def test_no_tracer_meets_a_kernel(fused: Fused) -> None:
-    """Compilers, recorders of operations, tensors without data."""
-    x, v = torch.randn(3, 4, 7), torch.randn(3, 4, 7)
+    """Compilers, also one that runs Python on its stand-ins while `torch.compiler.is_compiling` is False; recorders of
+    operations, tensors without data."""
+    x, v = torch.randn(3, 4, 7, requires_grad=True), torch.randn(3, 4, 7)
+    secret = aot_function(fused.f, fw_compiler=lambda graph, _: graph, bw_compiler=lambda graph, _: graph)
+    slopes = [torch.autograd.grad(f(x).square().sum(), x) for f in (secret, fused.formula)]
+    torch.testing.assert_close(*slopes)
+    x = x.detach()
     torch.compiler.reset()
     compiled = torch.compile(fused.f, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(x), fused.formula(x))
