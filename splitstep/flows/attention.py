@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from .layout import Frame
-from .record import Node
 from .replay import Replay, needed_again, replay
 from .sums import Graph
 
@@ -39,17 +38,14 @@ def attentions(graph: Graph, start: int, end: int, shape: torch.Size) -> Iterato
     order = needed_again(graph, start, end)
     for i in order:
         name = graph.nodes[i].name
-        if name == FUSED and queries_of(graph.nodes[i]) == shape[1]:
-            yield i, unfused(replay(graph, start, i))
+        if name == FUSED:
+            query = next(one for one, _ in graph.nodes[i].arguments if isinstance(one, Tensor))
+            if query.shape[-2] == shape[1]:  # in windows there are fewer queries than tokens
+                yield i, unfused(replay(graph, start, i))
         elif name in SOFTMAX:
             node = before_values(graph, order, i)
             if node is not None and is_weights(graph.value(node), shape):
                 yield node, replay(graph, start, node)
-
-
-def queries_of(node: Node) -> int:
-    """How many queries fused attention was given: in windows there are fewer than tokens."""
-    return next(one.shape[-2] for one, _ in node.arguments if isinstance(one, Tensor))
 
 
 def before_values(graph: Graph, order: Sequence[int], node: int) -> int | None:

@@ -26,7 +26,11 @@ class Call(NamedTuple):
     def is_candidate(self) -> bool:
         """Whether it maps a state to one of the same shape, with weights."""
         x = self.output
-        return x is not None and x.dim() >= 2 and bool(self.states) and any(True for _ in self.module.parameters())
+        return x is not None and x.dim() >= 2 and bool(self.states) and self.has_weights
+
+    @property
+    def has_weights(self) -> bool:
+        return any(True for _ in self.module.parameters())
 
     @property
     def states(self) -> list[Tensor]:
@@ -129,24 +133,19 @@ def group_of(model: nn.Module, names: Mapping[nn.Module, str], call: Call) -> tu
     return ("class", type(call.module), len(call.callers))
 
 
-def linked(calls: Sequence[Call], listed: bool) -> Iterator[list[Call]]:
-    """The calls cut into chains, in which each call follows the one before."""
-    chain: list[Call] = []
+def linked(calls: Sequence[Call], listed: bool) -> list[list[Call]]:
+    """The calls cut into chains of at least two, in which each call follows the one before."""
+    chains: list[list[Call]] = [[]]
     for call in calls:
-        if not call.is_candidate:
-            if any(True for _ in call.module.parameters()):
-                chain = yield from cut(chain)
-            continue
-        if chain and not (listed and beside(chain[-1], call)) and not call.follows(chain[-1]):
-            chain = yield from cut(chain)
-        chain.append(call)
-    yield from cut(chain)
-
-
-def cut(chain: list[Call]) -> Iterator[list[Call]]:
-    if len(chain) > 1:
-        yield chain
-    return []
+        before = chains[-1][-1:]
+        if call.is_candidate:
+            follows = all((listed and beside(one, call)) or call.follows(one) for one in before)
+            if not follows:
+                chains.append([])
+            chains[-1].append(call)
+        elif call.has_weights:
+            chains.append([])
+    return [chain for chain in chains if len(chain) > 1]
 
 
 def beside(one: Call, other: Call) -> bool:

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -12,18 +12,12 @@ from transformers import PreTrainedConfig
 SEED = 0
 
 
-class Called(NamedTuple):
-    """What a model returned, and whether it drew random numbers."""
-
-    output: Any
-    drew: bool
-
-
-def called(model: Any, inputs: Mapping[str, Any], seed: int = SEED) -> Called:
-    """A pass of the model, without a cache of keys and values. All passes draw the same numbers."""
+def called(model: Any, inputs: Mapping[str, Any], seed: int = SEED) -> tuple[Any, bool]:
+    """What a model returns, without a cache of keys and values, and whether it drew random numbers; all passes draw the
+    same."""
     named = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
     with uncached(model), one_seed(model, seed) as drawn:
-        return Called(model(**{**named, **inputs}), drawn())
+        return model(**{**named, **inputs}), drawn()
 
 
 @contextmanager

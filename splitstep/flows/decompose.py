@@ -1,6 +1,6 @@
 """A block as a scheme with fields, accepted only if they give what the block gives, here and at another state."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from functools import reduce
 from typing import Any, NamedTuple
@@ -42,8 +42,8 @@ class BlockCall(NamedTuple):
 
     def on(self, own: Tensor) -> Any:
         """What the block returns at another state of the model's own layout, all other arguments as they were."""
-        args, kwargs = exchanged((self.args, self.kwargs), self.own, own)
-        return self.forward(*args, **kwargs)
+        call = self.moved(own)
+        return call.forward(*call.args, **call.kwargs)
 
     def state(self, returned: Any) -> Tensor:
         """The state that the block returned, [batch, tokens, width]."""
@@ -55,7 +55,7 @@ class BlockCall(NamedTuple):
     def moved(self, own: Tensor) -> "BlockCall":
         """The call at another state of the model's own layout."""
         args, kwargs = exchanged((self.args, self.kwargs), self.own, own)
-        return BlockCall(self.forward, args, kwargs, own, self.layout)
+        return self._replace(args=args, kwargs=kwargs, own=own)
 
     @property
     def others(self) -> list[Tensor]:
@@ -162,22 +162,16 @@ def check(call: BlockCall, found: ReadBlock) -> None:
     if (error := distance(advanced(found.pieces, call.x), output)) > allowed:
         raise ValueError(f"its parts rebuild its output with a relative error of {error:.0e}")
     moves = [deviation_at(call, found.pieces, u, output) for u in perturbed(call.x)]
-    if not any(one.state <= allowed and one.change <= allowed + CHANGE for one in moves):
-        raise ValueError(f"its parts differ from it at another state by {min(one.state for one in moves):.0e}")
+    if not any(error <= allowed and missed <= allowed + CHANGE for error, missed in moves):
+        raise ValueError(f"its parts differ from it at another state by {min(error for error, _ in moves):.0e}")
 
 
-class Deviation(NamedTuple):
+def deviation_at(call: BlockCall, found: Sequence[Piece], u: Tensor, output: Tensor) -> tuple[float, float]:
     """How far parts and block are apart at another state: relative to the state, and to how its increment changed."""
-
-    state: float
-    change: float
-
-
-def deviation_at(call: BlockCall, found: Sequence[Piece], u: Tensor, output: Tensor) -> Deviation:
     ours, theirs = advanced(found, u), call.state_at(u)
     change = (theirs - output - (u - call.x)).double().norm()
     noise = NOISE * torch.finfo(u.dtype).eps * theirs.double().norm()
-    return Deviation(distance(ours, theirs), float((ours - theirs).double().norm() / (change + noise / CHANGE)))
+    return distance(ours, theirs), float((ours - theirs).double().norm() / (change + noise / CHANGE))
 
 
 def tolerance(x: Tensor) -> float:
@@ -198,12 +192,8 @@ def scheme_of(program: Program) -> Scheme:
 
 def advanced(found: Sequence[Piece], x: Tensor) -> Tensor:
     """The state after a block, by its parts."""
-    fields = {name: timeless(f) for piece in found for name, f in piece.fields.items()}
+    fields = {name: lambda t, x, context, f=f: f(x) for piece in found for name, f in piece.fields.items()}
     return integrate(scheme_of(tuple(piece.part for piece in found)), [Step(fields, 0.0, 1.0)], x)
-
-
-def timeless(f: Callable[[Tensor], Tensor]) -> Callable[[Any, Tensor, Any], Tensor]:
-    return lambda t, x, context: f(x)
 
 
 def common_program(programs: Sequence[Program]) -> Program | None:

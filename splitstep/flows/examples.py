@@ -1,6 +1,6 @@
 """Inputs of a model: those that somebody gives, checked, or made up to run it for the first time."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -48,12 +48,75 @@ def made_up(model: Any, name: str) -> dict[str, Tensor]:
     return {main: torch.randn(EXAMPLES, config.num_channels, height, width, generator=random).to(weights)}
 
 
+def batch_of(inputs: Mapping[str, Any]) -> int:
+    """How many examples there are: of the first input with several axes."""
+    return next(len(x) for x in inputs.values() if isinstance(x, Tensor) and x.ndim > 1)
+
+
+def examples_of(inputs: Mapping[str, Any], batch: int, chosen: Sequence[int]) -> dict[str, Any]:
+    """The inputs of some examples of a batch."""
+
+    def some(value: Any) -> Any:
+        if not (isinstance(value, Tensor) and value.ndim and len(value) == batch):
+            return value
+        return value[torch.tensor(chosen, device=value.device)]
+
+    return {name: some(value) for name, value in inputs.items()}
+
+
+def exchanged_inputs(inputs: Mapping[str, Any], other: Callable[[str, Tensor], Tensor]) -> dict[str, Any]:
+    """The inputs with another tensor in place of each that has several axes."""
+    return {name: other(name, x) if isinstance(x, Tensor) and x.ndim > 1 else x for name, x in inputs.items()}
+
+
 def turned(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Other inputs of the same shapes: texts begin with their last token, images and sounds run backwards."""
 
-    def other(name: str, x: Any) -> Any:
-        if not isinstance(x, Tensor) or x.ndim < 2 or name.endswith("mask"):
+    def other(name: str, x: Tensor) -> Tensor:
+        if name.endswith("mask"):
             return x
         return x.flip(-1) if x.is_floating_point() else x.roll(1, 1) if name.endswith("input_ids") else x
 
-    return {name: other(name, x) for name, x in inputs.items()}
+    return exchanged_inputs(inputs, other)
+
+
+def text_lengths(inputs: Mapping[str, Any]) -> set[int]:
+    return {x.shape[1] for name, x in inputs.items() if name.endswith("input_ids")}
+
+
+def with_other_length(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Texts without their last token, images of twice the height and width, sounds of twice the length."""
+    lengths = text_lengths(inputs)
+
+    def other(name: str, x: Tensor) -> Tensor:
+        if x.is_floating_point():
+            same = min(2, x.ndim - 1)
+            return x.repeat(*(1,) * same, *(2,) * (x.ndim - same))
+        return x[:, :-1] if x.shape[1] in lengths else x
+
+    return exchanged_inputs(inputs, other)
+
+
+def with_start_moved(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Texts with another first token, images with another first pixel, sounds with another first number."""
+
+    def other(name: str, x: Tensor) -> Tensor:
+        if name.endswith("mask") or x.dtype is torch.bool:
+            return x
+        moved = x.clone()
+        start = moved[(..., *[slice(1)] * min(2, x.ndim - 1))]
+        start.copy_(start + 1 if x.is_floating_point() else torch.where(start > 0, start - 1, start + 1))
+        return moved
+
+    return exchanged_inputs(inputs, other)
+
+
+def token_of(inputs: Mapping[str, Any], length: int, token: int) -> dict[str, Any]:
+    """The inputs of one token of a text: a decoder's, if there is one. Images stay whole."""
+    decodes = any(name.startswith("decoder_") for name in inputs)
+
+    def other(name: str, x: Tensor) -> Tensor:
+        own = not decodes or name.startswith("decoder_")
+        return x[:, token : token + 1] if own and x.ndim < 4 and x.shape[1] == length else x
+
+    return exchanged_inputs(inputs, other)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn, final
 
 import torch
@@ -82,13 +83,6 @@ class PassEnded(Exception):
     """Ends a pass of which no more is needed."""
 
 
-class Start(NamedTuple):
-    """What a stack was given."""
-
-    x: State
-    context: Any
-
-
 @final
 class OwnFlow(Flow):
     """A model of ours; nothing is traced. A doubled state starts as (x, x), and the head reads its mean; it belongs to
@@ -97,36 +91,33 @@ class OwnFlow(Flow):
     def __init__(self, model: SplitstepModel) -> None:
         super().__init__(model.eval(), {name: one for name, one in model.named_modules() if isinstance(one, Stack)})
 
-    def start(self, inputs: Inputs) -> Start:
-        """What the last stack is given in a pass of these inputs."""
+    def start(self, inputs: Inputs) -> tuple[State, Any]:
+        """The state and the context that the last stack is given in a pass of these inputs."""
         self.last = as_inputs(self.model, inputs)
-        found: list[Start] = []
+        found: list[Any] = []
 
         def stop(module: Any, forward: Any, args: Any, kwargs: Any) -> NoReturn:
-            found.append(Start(*args[:2]))
+            found.extend(args[:2])
             raise PassEnded
 
-        try:
-            with torch.no_grad(), intercepted([self.stacks[self.main]], stop):
-                self.model(**self.last, use_cache=False)
-        except PassEnded:
-            pass
-        x, context = found[0]
-        return Start((x, x) if self.scheme.doubled else x, context)
+        with suppress(PassEnded), torch.no_grad(), intercepted([self.stacks[self.main]], stop):
+            self.model(**self.last, use_cache=False)
+        x, context = found
+        return (x, x) if self.scheme.doubled else x, context
 
     def run(self, inputs: Inputs, see: Observe, stack: str, layers: Collection[int] | None = None) -> FlowRun:
         if stack != self.main:
             raise ValueError(f"only {self.main} of our own models is captured: use ss.observe(model, ...)")
-        start = self.start(inputs)
+        x, context = self.start(inputs)
         with torch.no_grad():
-            end = integrate(self.scheme, self.steps, start.x, start.context, see)
-            return FlowRun(end, self.head(end), start.context)
+            end = integrate(self.scheme, self.steps, x, context, see)
+            return FlowRun(end, self.head(end), context)
 
     def embed(self, inputs: Inputs) -> State:
-        return self.start(inputs).x
+        return self.start(inputs)[0]
 
     def context(self, inputs: Inputs) -> Any:
-        return self.start(inputs).context
+        return self.start(inputs)[1]
 
     def head(self, x: State, context: Any = None) -> Tensor:
         end = one_state(x)

@@ -28,17 +28,9 @@ from .decompose import (
     take_apart,
     tolerance,
 )
-from .examples import as_inputs, check_length, turned
+from .examples import as_inputs, batch_of, check_length, examples_of, turned, with_other_length, with_start_moved
 from .flow import Flow, FlowRun, Inputs, PassEnded
-from .layout import (
-    PLAIN,
-    Layout,
-    is_plain,
-    layout_of,
-    with_more_examples,
-    with_other_length,
-    with_start_moved,
-)
+from .layout import PLAIN, Layout, is_plain, layout_of
 from .parts import WHOLE, Piece
 from .passes import BlockField, Blocks, ForeignPass, without_weights
 from .routes import Increments, Routes
@@ -142,7 +134,8 @@ class ForeignFlow(Flow):
         shapes = {stack: chain.shape for stack, chain in chains.items()}
         if all(is_plain(shape, given) for shape in shapes.values()):
             return dict(chains)
-        passes = given, with_more_examples(given), with_other_length(given), with_start_moved(given)
+        more = examples_of(given, batch := batch_of(given), (*range(batch), 0))
+        passes = given, more, with_other_length(given), with_start_moved(given)
         starts, *others = (self.starts_of(chains, one) for one in passes)
         found = {stack: layout_of(x, given, *(one.get(stack) for one in others)) for stack, x in starts.items()}
         self.left_out |= {stack: NO_LAYOUT for stack, one in found.items() if one is None}
@@ -171,9 +164,9 @@ class ForeignFlow(Flow):
         return any(distance(one, outputs[0]) > tolerance(one) for one in outputs[1:])
 
     def call(self, inputs: Mapping[str, Any], seed: int = SEED) -> Any:
-        found = called(self.model, inputs, seed)
-        self.draws = self.draws or found.drew
-        return found.output
+        output, drew = called(self.model, inputs, seed)
+        self.draws = self.draws or drew
+        return output
 
     def watch(
         self, inputs: Mapping[str, Any], chains: Mapping[str, Chain], see: Callable[[str, BlockCall], Any]

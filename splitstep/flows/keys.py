@@ -54,13 +54,6 @@ def state_name(
     """The name of the state before or after a part: resid_pre at the start of a layer, resid_post at its end."""
     parts = len(scheme.plan[event.site.branch][1])
     layer, substep = divmod(event.site.step, substeps)
-    number = event.site.part + (side == "after") + substep * parts
-    t = event.t if side == "before" else event.t + event.h
-    return StateName(part_name(number, substeps * parts), layer, t)
-
-
-def part_name(number: int, parts: int) -> str:
-    """The name of the state before part `number` of a layer; after the last one, `number` is `parts`."""
-    if number in (0, parts):
-        return "resid_post" if number else "resid_pre"
-    return "resid_mid" if parts == 2 else f"resid_mid.{number}"
+    number, last = event.site.part + (side == "after") + substep * parts, substeps * parts
+    name = {0: "resid_pre", last: "resid_post"}.get(number, "resid_mid" if last == 2 else f"resid_mid.{number}")
+    return StateName(name, layer, event.t if side == "before" else event.t + event.h)

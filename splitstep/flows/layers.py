@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from huggingface_hub.errors import StrictDataclassError
-from torch import Tensor, nn
+from torch import nn
 
 from ..models import SplitstepConfig, SplitstepModel
 from ..models.base import all_stacks
@@ -84,13 +84,14 @@ def only_layers(model: Any, kept: Sequence[int], name: str) -> Any:
     kept = sorted({*kept} & {*range(len(home))})
     if len(kept) < 2:
         raise ValueError(f"{name} would have {len(kept)} of its {len(home)} layers: leave at least two")
-    weights, prefix = model.state_dict(), name_of(model, home)
+    weights, prefix = model.state_dict(), next(path for path, one in model.named_modules() if one is home)
     for config in smaller_configs(model.config, kept, len(home)):
         made = built(type(model), config, model.dtype)
         if made is not None and len(made.get_submodule(prefix)) == len(kept):
-            sources = {one: weights.get(source_name(one, prefix, kept)) for one in made.state_dict()}
-            if fits(made, sources):
-                return filled(made, sources, model)
+            own = made.state_dict()
+            found = {one: x for one in own if (x := weights.get(source_name(one, prefix, kept))) is not None}
+            if {one: x.shape for one, x in found.items()} == {one: x.shape for one, x in own.items()}:
+                return filled(made, found, model)
     alone = f"layers {listed([*map(str, kept)])} of {len(home)} alone"
     raise ValueError(
         f"{name}: a config.json cannot describe a {type(model).__name__} that has {alone}, so leave out other ones"
@@ -105,12 +106,6 @@ def built(kind: Any, config: Any, dtype: Any) -> Any:
         return None
 
 
-def fits(made: nn.Module, weights: Mapping[str, Tensor | None]) -> bool:
-    """Whether the whole model has a weight for each of the smaller one's."""
-    state = made.state_dict()
-    return all(x is not None and x.shape == state[one].shape for one, x in weights.items())
-
-
 def filled(made: Any, weights: Mapping[str, Any], model: Any) -> Any:
     """The smaller model with its weights and how the whole one writes texts."""
     made.load_state_dict(weights)
@@ -118,10 +113,6 @@ def filled(made: Any, weights: Mapping[str, Any], model: Any) -> Any:
     if model.can_generate():
         made.generation_config = deepcopy(model.generation_config)
     return made.eval()
-
-
-def name_of(model: nn.Module, module: nn.Module) -> str:
-    return next(name for name, one in model.named_modules() if one is module)
 
 
 def source_name(name: str, prefix: str, kept: Sequence[int]) -> str:

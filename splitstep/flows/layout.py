@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .examples import batch_of, text_lengths
+
 Axes = tuple[int, ...]
 
 
@@ -59,52 +61,11 @@ class Frame(NamedTuple):
         return Frame(layout, torch.Size(self.shape[i] for i in axes))
 
 
-def batch_of(inputs: Mapping[str, Any]) -> int:
-    """How many examples there are: of the first input with several axes."""
-    return next(len(x) for x in inputs.values() if isinstance(x, Tensor) and x.ndim > 1)
-
-
 def is_plain(shape: torch.Size, inputs: Mapping[str, Any]) -> bool:
     """Whether a state can only be [batch, tokens, width] of a text."""
-    texts = {x.shape[1] for name, x in inputs.items() if name.endswith("input_ids")}
-    if len(shape) != 3 or len(set(shape)) < 3:
-        return False
-    return shape[0] == batch_of(inputs) and shape[1] in texts and shape[2] not in texts
-
-
-def with_more_examples(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """The same inputs, and the first example once more."""
-    batch = batch_of(inputs)
-    alike = {name: isinstance(x, Tensor) and x.ndim > 0 and len(x) == batch for name, x in inputs.items()}
-    return {name: torch.cat([x, x[:1]]) if alike[name] else x for name, x in inputs.items()}
-
-
-def with_other_length(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Texts without their last token, images of twice the height and width, sounds of twice the length."""
-    lengths = {x.shape[1] for name, x in inputs.items() if name.endswith("input_ids")}
-
-    def other(x: Any) -> Any:
-        if not isinstance(x, Tensor) or x.ndim < 2:
-            return x
-        if x.is_floating_point():
-            return x.repeat(*(1,) * min(2, x.ndim - 1), *(2,) * (x.ndim - min(2, x.ndim - 1)))
-        return x[:, :-1] if x.shape[1] in lengths else x
-
-    return {name: other(x) for name, x in inputs.items()}
-
-
-def with_start_moved(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Texts with another first token, images with another first pixel, sounds with another first number."""
-
-    def other(x: Any) -> Any:
-        if not isinstance(x, Tensor) or x.ndim < 2 or x.dtype is torch.bool:
-            return x
-        moved = x.clone()
-        start = moved[(..., *[slice(1)] * min(2, x.ndim - 1))]
-        start.copy_(start + 1 if x.is_floating_point() else torch.where(start > 0, start - 1, start + 1))
-        return moved
-
-    return {name: x if name.endswith("mask") else other(x) for name, x in inputs.items()}
+    texts = text_lengths(inputs)
+    fits = len(shape) == 3 and len(set(shape)) == 3
+    return fits and shape[0] == batch_of(inputs) and shape[1] in texts and shape[2] not in texts
 
 
 def layout_of(

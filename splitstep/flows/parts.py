@@ -1,6 +1,6 @@
 """Name the fields of a block and write it as a scheme: A mixes tokens, C reads another stack, F does neither."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
 from itertools import chain, count
@@ -126,13 +126,19 @@ def pieces(graph: Graph, parts: Chain, letters: Letters, frame: Frame) -> list[P
     projections = chain("NMP", (f"N{i}" for i in count()))
     found: list[Piece] = []
     for number, (part, own) in enumerate(zip(parts, letters, strict=True)):
-        if isinstance(part, Replacement):
-            found.append(replacing_piece(graph, part, own[0], taken, projections, frame))
-        elif number in halves:
-            found.append(half_piece(graph, part, *halves[number], frame))
+        sums, replaces = sums_of(part, own, frame), isinstance(part, Replacement)
+        if number in halves:
+            name, factor = halves[number]
+            made, names = Substep((name,), Fraction(factor).limit_denominator(100)), {own[0]: name}
+            sums = {own[0]: Sum(((1.0, sums[own[0]].terms[0][1]),), part.axes)}
             taken.add(own[0])
+        elif replaces and own == ("F",):
+            names = {"F": next(projections)}
+            made = Project(names["F"])
         else:
-            found.append(sum_piece(graph, part, own, taken, frame))
+            names = {letter: new_name(letter, taken) for letter in sums}
+            made = Substep(tuple(names.values()), replaces=replaces)
+        found.append(piece(graph, part.start, made, sums, names, frame))
     return found
 
 
@@ -159,50 +165,32 @@ def new_name(letter: str, taken: set[str]) -> str:
     return name
 
 
-def replacing_piece(
-    graph: Graph, part: Replacement, letter: str, taken: set[str], projections: Iterator[str], frame: Frame
-) -> Piece:
-    mixes = letter != "F"
-    name = new_name(letter, taken) if mixes else next(projections)
-    ends = {name: [part.end]} if mixes else {}
-    made = Substep((name,), replaces=True) if mixes else Project(name)
-    return piece(graph, part.start, made, {name: Sum(((1.0, part.end),), part.axes)}, ends, frame)
-
-
-def half_piece(graph: Graph, part: Residual, name: str, factor: float, frame: Frame) -> Piece:
-    node = part.terms[0].node
-    made = Substep((name,), Fraction(factor).limit_denominator(100))
-    ends = {name: [node]} if name[0] in MIXING else {}
-    return piece(graph, part.start, made, {name: Sum(((1.0, node),), part.axes)}, ends, frame)
-
-
-def sum_piece(graph: Graph, part: Residual, letters: Sequence[str], taken: set[str], frame: Frame) -> Piece:
-    """Terms of one letter are one field: routed and shared experts. A skip other than x is a field of its own."""
+def sums_of(part: Residual | Replacement, letters: Sequence[str], frame: Frame) -> dict[str, Sum]:
+    """The fields of a part by their letters. Terms of one letter are one field: routed and shared experts. A skip other
+    than x is a field of its own."""
+    if isinstance(part, Replacement):
+        return {letters[0]: Sum(((1.0, part.end),), part.axes)}
     groups: dict[str, tuple[tuple[float, int], ...]] = {}
     for letter, term in zip(letters, part.terms, strict=True):
         groups[letter] = (*groups.get(letter, ()), (term.factor, term.node))
     if part.skip != 1.0:
         groups[SKIP] = ((part.skip - 1, part.start),)
-    shape = frame.turned(part.axes).shape
-    added = {letters[0]: constant(part.constants, shape)} if part.constants else {}
-    names = {letter: new_name(letter, taken) for letter in groups}
-    sums = {names[letter]: Sum(terms, part.axes, added.get(letter)) for letter, terms in groups.items()}
-    ends = {names[letter]: [node for _, node in groups[letter]] for letter in groups if letter in MIXING}
-    return piece(graph, part.start, Substep(tuple(sums)), sums, ends, frame)
+    added = constant(part.constants, frame.turned(part.axes).shape) if part.constants else None
+    return {key: Sum(terms, part.axes, added if key == letters[0] else None) for key, terms in groups.items()}
 
 
 def piece(
-    graph: Graph,
-    start: int,
-    part: Part,
-    sums: Mapping[str, Sum],
-    ends: Mapping[str, Sequence[int]],
-    frame: Frame,
+    graph: Graph, start: int, part: Part, sums: Mapping[str, Sum], names: Mapping[str, str], frame: Frame
 ) -> Piece:
-    """A part with its fields, and the attention weights of those that have some; each leads to these nodes."""
-    weights = {name: weights_of(graph, start, nodes, frame.turned(sums[name].axes)) for name, nodes in ends.items()}
-    fields = {name: one.field(graph, start, frame) for name, one in sums.items()}
-    return Piece(part, fields, {name: f for name, f in weights.items() if f is not None}, sums)
+    """A part with its fields, which are given by letter, and the attention weights of those that have some."""
+    weights = {
+        names[letter]: weights_of(graph, start, [node for _, node in one.terms], frame.turned(one.axes))
+        for letter, one in sums.items()
+        if letter in MIXING
+    }
+    named = {names[letter]: one for letter, one in sums.items()}
+    fields = {name: one.field(graph, start, frame) for name, one in named.items()}
+    return Piece(part, fields, {name: f for name, f in weights.items() if f is not None}, named)
 
 
 def constant(terms: Sequence[Term], shape: torch.Size) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..integrate import Time
 from ..support.words import first_line
 from .decompose import ReadBlock, missing
+from .examples import examples_of, token_of
 from .parts import MIXING
 
 Blocks = Mapping[str, Sequence[ReadBlock]]  # by the stack's name
@@ -69,29 +70,6 @@ class BlockField(nn.Module):
         """The attention weights [B, heads, T, S] at this state; None if none were found."""
         f = context.blocks[self.stack][self.layer].weights.get(self.name)
         return None if f is None else f(x)
-
-
-def examples_of(inputs: Mapping[str, Any], batch: int, chosen: Sequence[int]) -> dict[str, Any]:
-    """The inputs of some examples of a batch."""
-
-    def some(value: Any) -> Any:
-        if not (isinstance(value, Tensor) and value.ndim and len(value) == batch):
-            return value
-        return value[torch.tensor(chosen, device=value.device)]
-
-    return {name: some(value) for name, value in inputs.items()}
-
-
-def token_of(inputs: Mapping[str, Any], length: int, token: int) -> dict[str, Any]:
-    """The inputs of one token of a text: a decoder's, if there is one. Images stay whole."""
-    decodes = any(name.startswith("decoder_") for name in inputs)
-
-    def one(name: str, value: Any) -> Any:
-        along = isinstance(value, Tensor) and value.ndim in (2, 3) and value.shape[1] == length
-        own = not decodes or name.startswith("decoder_")
-        return value[:, token : token + 1] if along and own else value
-
-    return {name: one(name, value) for name, value in inputs.items()}
 
 
 def without_weights(passed: ForeignPass) -> Iterator[str]:

@@ -35,14 +35,9 @@ WRITTEN_OUT: dict[str, Callable[..., Tensor]] = {"_grouped_mm": grouped_product,
 """Operations that are replaced by others, which have derivatives of every kind."""
 
 
-class Slot(NamedTuple):
-    """An argument that is computed anew."""
-
-    ref: Ref
-
-
 class Instruction(NamedTuple):
-    """One operation to run again. How: as it was; a write made out of place; a write into memory that has views."""
+    """One operation to run again. How: as it was; a write made out of place; a write into memory that has views.
+    Arguments that are computed anew are the references to their values."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -52,7 +47,7 @@ class Instruction(NamedTuple):
     fresh: bool  # makes memory that is written into later: it must vary as the state does (vmap)
 
     def run(self, values: dict[Ref, Tensor], x: Tensor) -> None:
-        given = [values[one.ref] if isinstance(one, Slot) else one for one in self.arguments]
+        given = [values[one] if isinstance(one, Ref) else one for one in self.arguments]
         args, kwargs = tree_unflatten(given, self.spec)
         results = self.results(args, kwargs)
         if self.fresh:
@@ -64,7 +59,7 @@ class Instruction(NamedTuple):
     def results(self, args: Any, kwargs: Any) -> list[Any]:
         if self.how == "copy":
             return [out_of_place(self.function, args, kwargs)] * len(self.outputs)
-        if self.how == "write" and not isinstance(self.arguments[0], Slot):
+        if self.how == "write" and not isinstance(self.arguments[0], Ref):
             args = (args[0].clone(), *args[1:])
         found = tree_flatten(self.function(*args, **kwargs))[0]
         whole = len(found) == len(self.outputs) and all(isinstance(one, Tensor) for one in found)
@@ -127,7 +122,7 @@ def replay(graph: Graph, start: int, end: int) -> Replay:
 def argument(graph: Graph, given: Any, ref: Ref | None, known: dict[Ref, Ref]) -> Any:
     if ref is None:
         return given
-    return Slot(known[ref]) if ref in known else graph.nodes[ref.node].outputs[ref.output]
+    return known[ref] if ref in known else graph.nodes[ref.node].outputs[ref.output]
 
 
 def how(graph: Graph, node: Node) -> Literal["plain", "copy", "write"]:

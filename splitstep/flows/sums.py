@@ -245,7 +245,7 @@ def signed_sum(value: Tensor, given: list[Tensor]) -> float | None:
 
 def closeness(x: Tensor) -> float:
     """How close two numbers of this type must be to count as equal."""
-    return max(EXACT, torch.finfo(x.dtype).eps if torch.finfo(x.dtype).bits < 32 else EXACT)
+    return max(EXACT, torch.finfo(x.dtype).eps)
 
 
 def whole(k: float, within: float = EXACT) -> float:

@@ -12,9 +12,8 @@ from transformers import PreTrainedModel
 from ..fields import Context
 from ..flows import Flow
 from ..flows.blocks import first_float
+from ..flows.examples import batch_of, examples_of
 from ..flows.flow import one_state
-from ..flows.layout import batch_of
-from ..flows.passes import examples_of
 from ..integrate import Event, Observe
 from ..kernels.loss import IGNORED
 from ..models.body import Body

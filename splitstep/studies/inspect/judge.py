@@ -10,9 +10,7 @@ from torch.nn.functional import cross_entropy
 from ...flows import Flow
 from ...flows.blocks import first_float
 from ...flows.calls import called
-from ...flows.examples import as_inputs
-from ...flows.layout import batch_of
-from ...flows.passes import examples_of
+from ...flows.examples import as_inputs, batch_of, examples_of
 from ...integrate import State
 from ...kernels.loss import IGNORED
 from ...models import SplitstepModel
@@ -56,7 +54,7 @@ class Judge(NamedTuple):
         """What a model returns for a batch by itself, without a flow; a loss of its own for one text after another."""
         batch = batch_of(inputs)
         rows = [examples_of(inputs, batch, (i,)) for i in range(batch)] if self.by == "labels" else [inputs]
-        outputs = [first_float(called(model, as_inputs(model, row)).output) for row in rows]
+        outputs = [first_float(called(model, as_inputs(model, row))[0]) for row in rows]
         return torch.cat([x.reshape(1) if self.by == "labels" else x for x in outputs if x is not None])
 
     def losses(self, output: Tensor, inputs: Mapping[str, Any]) -> list[float] | None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...flows import Flow
-from ...flows.passes import examples_of
+from ...flows.examples import examples_of
 from ...opening import Opened, load
 from .cuts import Passed, begun, ended, passed, states_of
 from .judge import Judge
