@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..flows.blocks import first_float
+from ..flows.decompose import state_of
 from ..flows.examples import made_up
 from ..flows.keys import Key, places
 from ..flows.layers import check_causal, layers_of
@@ -100,23 +100,17 @@ class Subject:
         """The states after layers and after the final norm, in passes inside of this context."""
         seen: dict[Key, Tensor] = {}
 
-        def keep(key: Key) -> Any:
-            def hook(module: nn.Module, args: Any, result: Any) -> None:
-                found = first_float(result)
-                assert found is not None
-                seen[key] = found
-
-            return hook
-
-        def keep_final(module: nn.Module, args: Any) -> None:
-            seen[FINAL] = args[0]
+        def keep(key: Key, result: Any) -> None:
+            seen[key] = state_of(result)
 
         with ExitStack() as held:
             for layer in places("states", wanted):
                 if (module := self.module_after(int(layer))) is not None:
-                    held.enter_context(module.register_forward_hook(keep(Key("states", layer))))
+                    key = Key("states", layer)
+                    held.enter_context(module.register_forward_hook(lambda *call, key=key: keep(key, call[-1])))
             if FINAL in wanted:
-                held.enter_context(self.model.get_output_embeddings().register_forward_pre_hook(keep_final))
+                head = self.model.get_output_embeddings()
+                held.enter_context(head.register_forward_pre_hook(lambda *call: keep(FINAL, call[-1])))
             yield seen
 
     def module_after(self, layer: int) -> nn.Module | None:
@@ -171,11 +165,10 @@ def watching_attention(modules: Iterable[nn.Module]) -> Iterator[LastCall[Call]]
     def begin(module: nn.Module, args: Any) -> None:
         mode.__enter__()
 
-    def end(module: nn.Module, args: Any, result: Any) -> None:
-        mode.__exit__(None, None, None)
-
     with ExitStack() as held:
         for module in modules:
             held.enter_context(module.register_forward_pre_hook(begin))
-            held.enter_context(module.register_forward_hook(end, always_call=True))
+            held.enter_context(
+                module.register_forward_hook(lambda *_: mode.__exit__(None, None, None), always_call=True)
+            )
         yield seen

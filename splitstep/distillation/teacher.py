@@ -49,9 +49,9 @@ NO_DISK = (
 class Teacher(ABC):
     """Where a student finds what its teacher shows."""
 
-    @abstractmethod
     def batch(self, rows: np.ndarray, width: int) -> Batch:
-        """What has to be in a batch of these training rows, padded to this width."""
+        """What has to be in a batch of these training rows, padded to this width, beside the texts."""
+        return {}
 
     @abstractmethod
     def show(self, batch: Batch) -> Outputs:
@@ -61,9 +61,6 @@ class Teacher(ABC):
 @final
 class NoTeacher(Teacher):
     """The teacher of a method that does not ask one, such as `ce`."""
-
-    def batch(self, rows: np.ndarray, width: int) -> Batch:
-        return {}
 
     def show(self, batch: Batch) -> Outputs:
         return Outputs(teacher_inputs(batch)[1].bool())
@@ -75,9 +72,6 @@ class OnlineTeacher(Teacher):
 
     def __init__(self, subject: Subject, wanted: Collection[Key]) -> None:
         self.subject, self.wanted = subject, wanted
-
-    def batch(self, rows: np.ndarray, width: int) -> Batch:
-        return {}
 
     @torch.no_grad()
     def show(self, batch: Batch) -> Outputs:

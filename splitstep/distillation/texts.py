@@ -77,7 +77,7 @@ class Texts:
         if not self.same_tokens:
             batch |= self.teacher_batch(rows, width)
         for kind in sorted(kinds):
-            spans = collate([self.spans[row][kind] for row in rows.tolist()], size=self.sizes(width).spans)
+            spans = collate([self.spans[row][kind] for row in rows.tolist()], self.sizes(width).spans)
             batch |= {f"spans.{kind}.{part}": x for part, x in zip(PARTS, spans, strict=True)}
         return batch
 
@@ -109,15 +109,12 @@ class Texts:
         return self.padded_sizes[width]
 
 
-def collate(rows: Sequence[Alignment], size: int | None = None) -> Spans:
-    """The spans of a batch of texts, padded to the most that a text has, or to `size`."""
-    counts = np.array([len(row) for row in rows], np.int64)
-    most = int(counts.max(initial=0)) if size is None else size
-    teacher, student = (
-        padded_ranges([row.teacher for row in rows], most),
-        padded_ranges([row.student for row in rows], most),
-    )
-    return Spans(teacher, student, torch.from_numpy(np.arange(most) < counts[:, None]))
+def collate(rows: Sequence[Alignment], size: int) -> Spans:
+    """The spans of a batch of texts, padded to `size`."""
+    teacher = padded_ranges([row.teacher for row in rows], size)
+    student = padded_ranges([row.student for row in rows], size)
+    counts = np.array([len(row) for row in rows])
+    return Spans(teacher, student, torch.from_numpy(np.arange(size) < counts[:, None]))
 
 
 def padded_ranges(rows: Sequence[Ints], size: int) -> Tensor:

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from splitstep.distillation.losses import answers
 from splitstep.distillation.method import MethodLoss, parse_method
-from splitstep.distillation.records import LOGITS, MASSES, Aligned, Outputs, Spans
+from splitstep.distillation.records import LOGITS, MASSES, Outputs, Spans
 from splitstep.distillation.terms import TERMS
 from splitstep.flows.keys import Key
 
@@ -69,14 +69,8 @@ def test_projectors_learn(text: str) -> None:
 
 def noisy_pad(x: Tensor, left: int, right: int) -> Tensor:
     """More tokens at both ends: no answer and not real, but with values that must not count."""
-    if x.dtype == torch.bool:
-        value = 0
-    elif x.dtype == torch.long:
-        value = -100
-    else:
-        value = 7.5
-    sides = (*((0, 0) * (x.dim() - 2)), left, right)
-    return functional.pad(x, sides, value=value)
+    value = {torch.bool: 0, torch.long: -100}.get(x.dtype, 7.5)
+    return functional.pad(x, (*((0, 0) * (x.dim() - 2)), left, right), value=value)
 
 
 def more_spans(given: Spans, left: int) -> Spans:
@@ -90,10 +84,8 @@ def test_padding_changes_nothing(text: str, left: int, right: int) -> None:
     made = made_for(text)
     padded = map_rows(made, lambda x: x, lambda x: noisy_pad(x, left, right))
     kinds = {kind: more_spans(one, left) for kind, one in made.aligned.spans.items()}
-    texts = padded.aligned
-    aligned = Aligned(texts.labels, texts.teacher_labels, kinds, texts.vocabulary)
-    loss = built(text)
-    torch.testing.assert_close(loss(*padded._replace(aligned=aligned)), loss(*made), rtol=1e-12, atol=1e-13)
+    padded, loss = padded._replace(aligned=replace(padded.aligned, spans=kinds)), built(text)
+    torch.testing.assert_close(loss(*padded), loss(*made), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -109,12 +101,7 @@ def test_parts_of_a_batch_add_up_to_its_mean(text: str) -> None:
 
     def part(begin: int, end: int) -> Tensor:
         one = map_rows(made, lambda x: x[begin:end])
-        texts = one.aligned
-        return loss(
-            one.teacher,
-            one.student,
-            Aligned(texts.labels, texts.teacher_labels, texts.spans, texts.vocabulary, items, rows),
-        )
+        return loss(*one._replace(aligned=replace(one.aligned, items=items, rows=rows)))
 
     torch.testing.assert_close(part(0, 1) + part(1, rows), loss(*made), rtol=1e-12, atol=1e-13)
 
@@ -143,24 +130,15 @@ def test_a_term_reads_what_it_declares_and_nothing_else(text: str) -> None:
     def limited(x: Outputs, keys: Collection[Key]) -> Outputs:
         return replace(x, shown={key: y for key, y in x.shown.items() if key in keys})
 
-    texts = made.aligned
-    aligned = Aligned(
-        texts.labels,
-        texts.teacher_labels,
-        {kind: texts.spans[kind] for kind in needs.spans},
-        texts.vocabulary if needs.vocabulary else None,
-    )
+    texts, spans = made.aligned, {kind: made.aligned.spans[kind] for kind in needs.spans}
+    aligned = replace(texts, spans=spans, vocabulary=texts.vocabulary if needs.vocabulary else None)
     teacher, student = limited(made.teacher, needs.teacher), limited(made.student, needs.student)
     torch.testing.assert_close(loss(teacher, student, aligned), loss(*made), rtol=0, atol=0)
 
 
-def test_every_term_is_tested_here() -> None:
+def test_every_term_is_tested_here_and_states_its_equation() -> None:
     assert {text.split("(")[0] for text in TEXTS} == set(TERMS)
-
-
-def test_terms_state_their_equation() -> None:
-    for name in TERMS:
-        assert len(TERMS[name].__doc__ or "") > 40, name
+    assert all(len(TERMS[name].__doc__ or "") > 40 for name in TERMS)
 
 
 def test_a_student_that_is_its_teacher_has_nothing_to_learn() -> None:

@@ -5,25 +5,12 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
+import made_up_distil as made_up
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from made_up_distil import (
-    IGNORED,
-    SHAPES,
-    Made,
-    changed,
-    kl,
-    merged,
-    mix,
-    one_tokenizer,
-    random,
-    ranges_of,
-    shortened,
-    softmax,
-    two_tokenizers,
-)
+from made_up_distil import IGNORED, SHAPES, Made, changed, kl, mix, one_tokenizer, random, shortened, two_tokenizers
 from torch import Tensor
 from torch.nn import functional
 
@@ -60,8 +47,7 @@ def scored(labels: Tensor) -> Iterator[tuple[int, int]]:
 
 
 def logits_of(made: Made) -> tuple[list[list[list[float]]], list[list[list[float]]]]:
-    p, q = made.teacher[LOGITS], made.student[LOGITS]
-    return p.tolist(), q.tolist()
+    return made.teacher[LOGITS].tolist(), made.student[LOGITS].tolist()
 
 
 def brute_force(formula: Formula, made: Made, temperature: float, k: int | None = None) -> float:
@@ -69,10 +55,10 @@ def brute_force(formula: Formula, made: Made, temperature: float, k: int | None 
     p, q = logits_of(made)
     values: list[float] = []
     for b, t in scored(made.aligned.labels):
-        pair = softmax(p[b][t], temperature), softmax(q[b][t], temperature)
+        pair = made_up.softmax(p[b][t], temperature), made_up.softmax(q[b][t], temperature)
         if k:
             largest = sorted(range(len(p[b][t])), key=lambda i, row=p[b][t]: -row[i])[:k]
-            pair = merged(pair[0], largest), merged(pair[1], largest)
+            pair = made_up.merged(pair[0], largest), made_up.merged(pair[1], largest)
         values.append(formula(*pair))
     return temperature**2 * math.fsum(values) / len(values)
 
@@ -98,12 +84,9 @@ def test_the_tail_is_one_class_and_makes_a_lower_bound(name: str, temperature: i
 
 
 @given(
-    st.integers(0, 2**32),
-    st.integers(2, 40),
-    st.floats(0.1, 12),
-    st.sampled_from([0.05, 0.1, 0.3]),
+    st.integers(0, 2**32), st.integers(2, 40), st.floats(0.1, 12), st.sampled_from([0.05, 0.1, 0.3]),
     st.sampled_from([0.5, 1.0, 2.0]),
-)
+)  # fmt: skip
 def test_the_slope_of_skl_is_bounded_by_the_students_own_probability(
     seed: int, size: int, scale: float, alpha: float, temperature: float
 ) -> None:
@@ -155,11 +138,8 @@ def test_jensen_shannon_is_symmetric_and_at_most_log_2() -> None:
     swapped = Made(made.student, made.teacher, made.aligned)
     torch.testing.assert_close(term("js", made), term("js", swapped))
     apart = torch.full((3, 7, 11), -1e4, dtype=torch.float64)
-    far = Made(
-        changed(made.teacher, {LOGITS: apart.index_fill(2, torch.tensor(0), 0)}),
-        changed(made.student, {LOGITS: apart.index_fill(2, torch.tensor(1), 0)}),
-        made.aligned,
-    )
+    sides = enumerate((made.teacher, made.student))
+    far = Made(*(changed(x, {LOGITS: apart.index_fill(2, torch.tensor(i), 0)}) for i, x in sides), made.aligned)
     assert term("js", made).item() < math.log(2)
     assert term("js", far).item() == pytest.approx(math.log(2), abs=1e-12)
 
@@ -248,7 +228,7 @@ def uld_by_order(made: Made, distance: Formula, temperature: float = 1.0) -> flo
         theirs = [t for b, t in scored(made.aligned.teacher_labels) if b == text]
         own = [t for b, t in scored(made.aligned.labels) if b == text]
         for s, t in zip(theirs, own, strict=False):
-            total += distance(softmax(p[text][s], temperature), softmax(q[text][t], temperature))
+            total += distance(made_up.softmax(p[text][s], temperature), made_up.softmax(q[text][t], temperature))
     return total / count
 
 
@@ -266,11 +246,11 @@ def test_sorted_probabilities_are_compared_where_both_have_read_the_same() -> No
     pairs = [
         (p[b][theirs[1] - 1], q[b][own[1] - 1])
         for b in range(2)
-        for theirs, own in ranges_of(made.aligned.spans["aligned"], b)
+        for theirs, own in made_up.ranges_of(made.aligned.spans["aligned"], b)
         if (b, own[1] - 1) in answer
     ]
     assert 0 < len(pairs) < 6
-    expected = math.fsum(sorted_distance(softmax(x), softmax(y)) for x, y in pairs) / len(answer)
+    expected = math.fsum(sorted_distance(made_up.softmax(x), made_up.softmax(y)) for x, y in pairs) / len(answer)
     assert term("uld(at=ends)", made).item() == pytest.approx(expected, abs=1e-10)
 
 

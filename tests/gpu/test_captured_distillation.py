@@ -30,8 +30,7 @@ class Ended:
     """The losses of a run's updates, and the weights that it ends with."""
 
     def __init__(self, place: Path, student: str, method: str, out: Path, mode: str, online: bool, **more: Any) -> None:
-        files = (str(place / name) for name in ("teacher", student, "text.jsonl"))
-        given = recipe(*files, method, **({} if online else {"cache": str(out / "cache")}))
+        given = recipe(place, method, student, **({} if online else {"cache": str(out / "cache")}))
         given["train"] |= {"steps": 24, "log_every": 1, "evaluate_every": 24, "mode": mode, **more}
         train(read_recipe(given, "the test"), out / "run", quiet=True)
         lines = (out / "run" / "metrics.jsonl").read_text().splitlines()

@@ -65,12 +65,13 @@ def three_models(folder: Path) -> Path:
     return folder
 
 
-def recipe(teacher: str, student: str, text: str, method: str, **more: Any) -> dict[str, Any]:
-    """The document of a run; `more` are entries of the objective."""
+def recipe(place: Path, method: str, student: str = "student", **more: Any) -> dict[str, Any]:
+    """The document of a run with the teacher, a student and the text of a folder; `more` are entries of the
+    objective."""
     return {
-        "task": "instruct", "network": "pretrained", "start": student,
-        "data": {"path": [text], "template": "Q: {prompt}\nA: "},
-        "objective": {"name": "distil", "teacher": teacher, "method": method, **more},
+        "task": "instruct", "network": "pretrained", "start": str(place / student),
+        "data": {"path": [str(place / "text.jsonl")], "template": "Q: {prompt}\nA: "},
+        "objective": {"name": "distil", "teacher": str(place / "teacher"), "method": method, **more},
         "train": dict(TRAIN),
     }  # fmt: skip
 

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from statistics import stdev
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,25 +11,14 @@ from scipy import special
 from scipy.spatial import distance
 from torch import Tensor, nn
 
-from splitstep.distillation.records import (
-    FINAL,
-    IDS,
-    LOGITS,
-    MASSES,
-    OUTPUT,
-    Aligned,
-    Outputs,
-    Shape,
-    Shapes,
-    Spans,
-    top_k,
-)
+from splitstep.distillation import records
+from splitstep.distillation.records import FINAL, IDS, LOGITS, MASSES, OUTPUT, Aligned, Outputs, Spans
 from splitstep.flows.keys import Key
 
 IGNORED = -100
 LAYERS = {"teacher": 8, "student": 4}
 WIDTHS = {"teacher": 6, "student": 5}
-SHAPES = Shapes(Shape(8, 6), Shape(4, 5))
+SHAPES = records.Shapes(*(records.Shape(LAYERS[side], WIDTHS[side]) for side in LAYERS))
 
 
 class Made(NamedTuple):
@@ -46,9 +34,10 @@ def random(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
 
 
 def real_tokens(length: int, lengths: Sequence[int], left: Sequence[bool]) -> Tensor:
-    pairs = zip(lengths, left, strict=True)
-    rows = [[(t >= length - n) if at_left else (t < n) for t in range(length)] for n, at_left in pairs]
-    return torch.tensor(rows)
+    places = torch.arange(length)
+    return torch.stack(
+        [(places >= length - n) if at_left else (places < n) for n, at_left in zip(lengths, left, strict=True)]
+    )
 
 
 def shown(side: str, real: Tensor, vocabulary: int, seed: int) -> Outputs:
@@ -117,7 +106,7 @@ def two_tokenizers() -> Made:
 
 def shortened(made: Made, k: int = 3, temperatures: tuple[float, ...] = (1.0, 2.0)) -> Made:
     """The batch with the teacher's largest logits only."""
-    kept = top_k(made.teacher[LOGITS], k, temperatures)
+    kept = records.top_k(made.teacher[LOGITS], k, temperatures)
     tails = {Key("tail", t): x for t, x in kept.tails.items()}
     return made._replace(teacher=changed(made.teacher, {LOGITS: kept.logits, IDS: kept.ids, **tails}))
 
@@ -140,7 +129,7 @@ def map_rows(made: Made, change: Any, token_change: Any = None) -> Made:
     return Made(side(made.teacher), side(made.student), aligned)
 
 
-def softmax(logits: Sequence[float], temperature: float = 1.0) -> list[float]:
+def softmax(logits: Any, temperature: float = 1.0) -> list[float]:
     return special.softmax(np.array(logits) / temperature).tolist()
 
 
@@ -157,38 +146,27 @@ def merged(p: Sequence[float], ids: Sequence[int]) -> list[float]:
     return [p[i] for i in ids] + [math.fsum(x for i, x in enumerate(p) if i not in ids)]
 
 
-def dot(x: Sequence[float], y: Sequence[float]) -> float:
-    return math.fsum(a * b for a, b in zip(x, y, strict=True))
-
-
-def cosine(x: Sequence[float], y: Sequence[float]) -> float:
+def cosine(x: Any, y: Any) -> float:
     return 1 - float(distance.cosine(x, y))
 
 
-def applied(module: nn.Module, x: Sequence[float]) -> list[float]:
+def applied(module: nn.Module, x: Any) -> np.ndarray:
     """A linear map without bias, by its matrix."""
-    weight = module.weight
-    assert isinstance(weight, Tensor)
-    return [dot(row, x) for row in weight.tolist()]
+    return module.get_parameter("weight").detach().numpy() @ np.asarray(x)
 
 
 def token_weights(states: Tensor, real: Tensor) -> list[list[float]]:
-    """MTA's token weights, entry by entry."""
-    out: list[list[float]] = []
-    for text, known in zip(states.tolist(), real.tolist(), strict=True):
-        tokens = [t for t, here in enumerate(known) if here]
-        unit = {t: [x / stdev(text[t]) for x in text[t]] for t in tokens}
-        weights = [0.0] * len(text)
-        for s in tokens:
-            others = [t for t in tokens if t != s]
-            scores = [dot(unit[s], unit[t]) / math.sqrt(len(unit[s])) for t in others]
-            for t, share in zip(others, softmax(scores), strict=True):
-                weights[t] += share / len(tokens)
-        out.append(weights)
-    return out
+    """MTA's token weights, text by text, without the padding."""
+    out = np.zeros(real.shape)
+    for text, known, weights in zip(states.numpy(), real.numpy(), out, strict=True):
+        unit = text[known] / text[known].std(1, ddof=1, keepdims=True)
+        scores = unit @ unit.T / math.sqrt(text.shape[1])
+        np.fill_diagonal(scores, -np.inf)
+        weights[known] = special.softmax(scores, axis=1).mean(0)
+    return out.tolist()
 
 
-def centre(states: Sequence[Sequence[float]], weights: Sequence[float], begin: int, end: int) -> list[float]:
+def centre(states: Any, weights: Any, begin: int, end: int) -> list[float]:
     return np.average(states[begin:end], axis=0, weights=weights[begin:end]).tolist()
 
 
@@ -200,7 +178,6 @@ def ranges_of(given: Spans, text: int) -> list[tuple[tuple[int, int], tuple[int,
 
 def pair_sum(theirs: list[list[float]], own: list[list[float]], w: list[float]) -> float:
     """sum of w_i w_j (cos - cos)² over i != j / sum of w_i w_j over i != j."""
-    pairs = [(i, j) for i in range(len(w)) for j in range(len(w)) if i != j]
-    total = math.fsum(w[i] * w[j] for i, j in pairs)
-    gaps = [w[i] * w[j] * (cosine(own[i], own[j]) - cosine(theirs[i], theirs[j])) ** 2 for i, j in pairs]
-    return math.fsum(gaps) / total if pairs else 0.0
+    pairs = np.outer(w, w) * (1 - np.eye(len(w)))
+    gaps = distance.cdist(own, own, "cosine") - distance.cdist(theirs, theirs, "cosine")
+    return float((pairs * gaps**2).sum() / pairs.sum()) if len(w) > 1 else 0.0

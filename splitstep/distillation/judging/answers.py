@@ -14,7 +14,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 from ...inference.generate import Sampling
 from ...kernels.gumbel import add_gumbel
 from ...text.open_tokenizer import named_ends
-from .reading import device_of, most_tokens, prompt_tokens, reading, rows_to_write
+from .reading import device_of, groups, most_tokens, prompt_tokens, reading, rows_to_write
 
 BUCKET = 32  # prompts of a batch are padded to a multiple of this, so that there are few shapes
 ROUND = 64  # tokens of the first round
@@ -95,15 +95,16 @@ def write_all(model: Any, asked: Sequence[Prompt], ends: Sequence[int], writing:
     written, rows = [list[int]() for _ in asked], rows_to_write(model)
     going, done = sorted(range(len(asked)), key=lambda k: -len(asked[k].ids)), 0
     while going and done < writing.max_tokens:
-        end, left = min(max(ROUND, 2 * done), writing.max_tokens), going
-        while left:
-            longest = len(asked[left[0]].ids) + done
-            size = writing.batch or rows(longest + BUCKET, end - done)
-            chosen, left = left[:size], left[size:]
+        steps = range(done, min(max(ROUND, 2 * done), writing.max_tokens))
+
+        def size(left: Sequence[int], steps: range = steps) -> int:
+            return writing.batch or rows(len(asked[left[0]].ids) + steps.start + BUCKET, len(steps))
+
+        for chosen in groups(going, size):
             grown = [asked[k]._replace(ids=asked[k].ids + written[k]) for k in chosen]
-            for k, ids in zip(chosen, write_batch(model, grown, range(done, end), ends, writing), strict=True):
+            for k, ids in zip(chosen, write_batch(model, grown, steps, ends, writing), strict=True):
                 written[k] += ids
-        going, done = [k for k in going if len(written[k]) == end], end
+        going, done = [k for k in going if len(written[k]) == steps.stop], steps.stop
     return written
 
 

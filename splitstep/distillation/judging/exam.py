@@ -109,12 +109,14 @@ def pair_of(teacher: Causal, student: Causal, rows: Sequence[Row]) -> Pair:
 
 def batches_of_pair(pair: Pair, batch: int | None, states: bool = False) -> Iterator[tuple[Shown, Shown]]:
     """What teacher and student show of batches of rows."""
-    models, left = (pair.teacher.model, pair.student.model), pair.rows
-    while left:
-        size = batch or read.rows_to_read(models, max(len(side.ids) for both in left for side in both))
-        ours, theirs = zip(*left[:size], strict=True)
+    models = pair.teacher.model, pair.student.model
+
+    def size(left: Sequence[tuple[ScoredTokens, ScoredTokens]]) -> int:
+        return batch or read.rows_to_read(models, max(len(side.ids) for both in left for side in both))
+
+    for rows in read.groups(pair.rows, size):
+        ours, theirs = zip(*rows, strict=True)
         yield shown(models[0], ours, states), shown(models[1], theirs, states)
-        left = left[size:]
 
 
 def shown(model: Any, rows: Sequence[ScoredTokens], states: bool) -> Shown:

@@ -11,17 +11,19 @@ import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from ...flows.examples import positions
 from ...text.instructions import Row
 from ...text.token_bytes import TokenBytes, token_bytes, utf8
 from ..records import wide
 
+Item = TypeVar("Item")
 SHARE = 12  # a twelfth of the GPU's memory is taken, so eight workers with their models fit on it
 READ_MOST, READ_ON_CPU = 256, 8
 WRITE_MOST, WRITE_ON_CPU = 1024, 64
@@ -93,25 +95,17 @@ def prompt_tokens(tokenizer: Any, prompt: str) -> list[int]:
     return [start]
 
 
-def batches(
-    texts: Sequence[ScoredTokens], size: Callable[[int], int], device: torch.device
-) -> Iterator[tuple[list[int], Batch]]:
-    """Texts of about equal length together, the longest first, with their numbers. `size` is how many, as a function of
-    the most tokens of one."""
-    order = sorted(range(len(texts)), key=lambda k: -len(texts[k].ids))
-    while order:
-        rows = size(len(texts[order[0]].ids))
-        chosen, order = order[:rows], order[rows:]
-        yield chosen, padded([texts[k] for k in chosen], device)
+def groups(rows: Sequence[Item], size: Callable[[Sequence[Item]], int]) -> Iterator[Sequence[Item]]:
+    """The rows, so many of them at once; `size` is how many, as a function of those that are left."""
+    while rows:
+        count = size(rows)
+        yield rows[:count]
+        rows = rows[count:]
 
 
 def padded(texts: Sequence[ScoredTokens], device: torch.device) -> Batch:
-    length = max(len(text.ids) for text in texts)
-    lacks = [length - len(text.ids) for text in texts]
-    ids = torch.tensor([[*text.ids, *[0] * n] for text, n in zip(texts, lacks, strict=True)])
-    scored = torch.tensor([[*text.scored, *[False] * n] for text, n in zip(texts, lacks, strict=True)])
-    real = torch.tensor([[1] * len(text.ids) + [0] * n for text, n in zip(texts, lacks, strict=True)])
-    return Batch(ids.to(device), real.to(device), scored.to(device))
+    columns = zip(*((text.ids, [1] * len(text.ids), text.scored) for text in texts), strict=True)
+    return Batch(*(pad_sequence([torch.tensor(x) for x in rows], batch_first=True).to(device) for rows in columns))
 
 
 def device_of(model: Any) -> torch.device:
@@ -271,9 +265,10 @@ def windows(text: ScoredTokens, length: int, step: int) -> list[ScoredTokens]:
 
 def costs_of(model: Any, texts: Sequence[ScoredTokens], batch: int | None) -> list[float]:
     """The bits of the scored tokens of each text, so many of which are read at once; None leaves it to the device."""
-    costs = [0.0] * len(texts)
+    costs, longest_first = [0.0] * len(texts), sorted(range(len(texts)), key=lambda k: -len(texts[k].ids))
     with reading(model):
-        for numbers, one in batches(texts, lambda tokens: batch or rows_to_read((model,), tokens), device_of(model)):
+        for numbers in groups(longest_first, lambda left: batch or rows_to_read((model,), len(texts[left[0]].ids))):
+            one = padded([texts[k] for k in numbers], device_of(model))
             for number, cost in zip(numbers, batch_costs(model, one).tolist(), strict=True):
                 costs[number] = cost
     return costs
