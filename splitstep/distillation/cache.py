@@ -158,10 +158,6 @@ class Cache:
         self.manifest = replace(self.manifest, done=done)
         write_manifest(self.folder, self.manifest)
 
-    def only(self, wanted: Manifest) -> "Cache":
-        """The same cache for reading the files of another manifest, which are some of this one's."""
-        return Cache(self.folder, replace(self.manifest, fields=wanted.fields, output=wanted.output), self.offsets)
-
     def batch(self, rows: np.ndarray, width: int) -> Batch:
         """What was shown of these rows, padded with zeros to this width, by the names of the files."""
         where, mask = places(self.offsets, rows, width)

@@ -154,7 +154,7 @@ def tell_differences(found: Distillation, teacher: OnlineTeacher) -> None:
 def check_length(subject: Subject, tokens: int) -> None:
     """Refuse rows of more tokens, with their padding, than a model has positions for."""
     most = positions(subject.model)
-    if most is not None and 0 < most < tokens:
+    if most is not None and most < tokens:
         fitting = most // MULTIPLE * MULTIPLE or most
         raise ValueError(
             f"{subject.name} reads at most {most:,} tokens, and rows are padded to {tokens:,}: set "

@@ -6,6 +6,7 @@ import os
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Collection
+from dataclasses import replace
 from errno import ENOSPC
 from functools import cached_property
 from pathlib import Path
@@ -214,7 +215,8 @@ def write_cache(folder: Path, source: TeacherSource, texts: Texts, wanted: Manif
                 if not no_memory(error):
                     raise
                 raise NoMemory(NO_ROOM.format(source.name, ROWS)) from None
-        return CachedTeacher(cache.only(wanted), texts)
+        only = replace(cache.manifest, fields=wanted.fields, output=wanted.output)  # some of the files
+        return CachedTeacher(Cache(folder, only, cache.offsets), texts)
 
 
 def mebibytes(size: int) -> str:

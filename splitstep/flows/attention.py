@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .layout import Frame
-from .replay import Replay, needed_again, replay
+from .replay import needed_again, replay
 from .sums import Graph
 
 Function = Callable[[Tensor], Tensor]
@@ -41,7 +41,9 @@ def attentions(graph: Graph, start: int, end: int, shape: torch.Size) -> Iterato
         if name == FUSED:
             query = next(one for one, _ in graph.nodes[i].arguments if isinstance(one, Tensor))
             if query.shape[-2] == shape[1]:  # in windows there are fewer queries than tokens
-                yield i, unfused(replay(graph, start, i))
+                fused = replay(graph, start, i)
+                *before, last = fused.instructions
+                yield i, replace(fused, instructions=(*before, last._replace(function=fused_weights)))
         elif name in SOFTMAX:
             node = before_values(graph, order, i)
             if node is not None and is_weights(graph.value(node), shape):
@@ -64,12 +66,6 @@ def is_weights(w: Tensor, shape: torch.Size) -> bool:
     """Whether these are shares of keys for each query: [.., T, S], at least 0, with sums of at most 1."""
     fits = w.dim() >= 3 and w.shape[-2] == shape[1] and w.numel() % (shape[0] * shape[1] * w.shape[-1]) == 0
     return fits and bool((w >= 0).all()) and bool((w.float().sum(-1) <= 1 + ROUNDING).all())
-
-
-def unfused(fused: Replay) -> Replay:
-    """The same operations with the weights in place of the last one, which is fused attention."""
-    *before, last = fused.instructions
-    return replace(fused, instructions=(*before, last._replace(function=fused_weights)))
 
 
 def fused_weights(

@@ -1,12 +1,16 @@
-"""Inputs of a model: those that somebody gives, checked, or made up to run it for the first time."""
+"""Inputs of a model: those that somebody gives, checked, or made up to run it for the first time, and others like them;
+and how a model of others is called: without a cache, with random numbers from one seed."""
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedConfig
 
-EXAMPLES, LENGTH = 2, 12
+EXAMPLES, LENGTH, SEED = 2, 12, 0
 
 
 def as_inputs(model: Any, inputs: Mapping[str, Any] | Tensor) -> dict[str, Any]:
@@ -111,6 +115,12 @@ def with_start_moved(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return exchanged_inputs(inputs, other)
 
 
+def varied(inputs: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """The inputs with their first example once more, with another length, and with another start."""
+    batch = batch_of(inputs)
+    return examples_of(inputs, batch, (*range(batch), 0)), with_other_length(inputs), with_start_moved(inputs)
+
+
 def token_of(inputs: Mapping[str, Any], length: int, token: int) -> dict[str, Any]:
     """The inputs of one token of a text: a decoder's, if there is one. Images stay whole."""
     decodes = any(name.startswith("decoder_") for name in inputs)
@@ -120,3 +130,41 @@ def token_of(inputs: Mapping[str, Any], length: int, token: int) -> dict[str, An
         return x[:, token : token + 1] if own and x.ndim < 4 and x.shape[1] == length else x
 
     return exchanged_inputs(inputs, other)
+
+
+def called(model: Any, inputs: Mapping[str, Any], seed: int = SEED) -> tuple[Any, bool]:
+    """What a model returns, without a cache of keys and values, and whether it drew random numbers; all passes draw the
+    same."""
+    named = {"use_cache": False} if "use_cache" in inspect.signature(model.forward).parameters else {}
+    with uncached(model), one_seed(model, seed) as drawn:
+        return model(**{**named, **inputs}), drawn()
+
+
+@contextmanager
+def one_seed(model: nn.Module, seed: int) -> Iterator[Callable[[], bool]]:
+    """Random numbers are those of one seed, and outside nobody notices. Yields whether some have been drawn."""
+    device = next(model.parameters()).device
+    on_gpu = [torch.cuda.default_generators[device.index]] if device.type == "cuda" else []
+    generators = [torch.default_generator, *on_gpu]
+    outside = [one.get_state() for one in generators]
+    states = [one.manual_seed(seed).get_state() for one in generators]
+    try:
+        yield lambda: any(not one.get_state().equal(x) for one, x in zip(generators, states, strict=True))
+    finally:
+        for one, state in zip(generators, outside, strict=True):
+            one.set_state(state)
+
+
+@contextmanager
+def uncached(model: Any) -> Iterator[None]:
+    """Configs say that there is no cache of keys and values: blocks that write into one cannot be run again."""
+    owned = (getattr(one, "config", None) for one in model.modules())
+    configs = {id(one): one for one in (*owned, model.config.get_text_config()) if isinstance(one, PreTrainedConfig)}
+    before = [(one, vars(one)["use_cache"]) for one in configs.values() if "use_cache" in vars(one)]
+    for config, _ in before:
+        config.use_cache = False
+    try:
+        yield
+    finally:
+        for config, value in before:
+            config.use_cache = value

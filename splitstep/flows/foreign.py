@@ -15,7 +15,6 @@ from ..scheme import Scheme, Substep
 from ..stack import Stack
 from ..support.words import first_line, listed
 from .blocks import Call, Forward, check_chains, exchanged, find_chains, floats, following, intercepted
-from .calls import SEED, called
 from .decompose import (
     BlockCall,
     ReadBlock,
@@ -28,7 +27,7 @@ from .decompose import (
     take_apart,
     tolerance,
 )
-from .examples import as_inputs, batch_of, check_length, examples_of, turned, with_other_length, with_start_moved
+from .examples import SEED, as_inputs, called, check_length, turned, varied
 from .flow import Flow, FlowRun, Inputs, PassEnded
 from .layout import PLAIN, Layout, is_plain, layout_of
 from .parts import WHOLE, Piece
@@ -134,9 +133,7 @@ class ForeignFlow(Flow):
         shapes = {stack: chain.shape for stack, chain in chains.items()}
         if all(is_plain(shape, given) for shape in shapes.values()):
             return dict(chains)
-        more = examples_of(given, batch := batch_of(given), (*range(batch), 0))
-        passes = given, more, with_other_length(given), with_start_moved(given)
-        starts, *others = (self.starts_of(chains, one) for one in passes)
+        starts, *others = (self.starts_of(chains, one) for one in (given, *varied(given)))
         found = {stack: layout_of(x, given, *(one.get(stack) for one in others)) for stack, x in starts.items()}
         self.left_out |= {stack: NO_LAYOUT for stack, one in found.items() if one is None}
         return {stack: chains[stack]._replace(layout=one) for stack, one in found.items() if one is not None}
@@ -347,14 +344,9 @@ def with_residuals(seen: Mapping[str, list[ReadBlock]]) -> dict[str, list[ReadBl
     """The stacks whose blocks add to their state; if there are none, those that mix tokens, by whole layers."""
     if found := {stack: layers for stack, layers in seen.items() if any(one.adds for one in layers)}:
         return found
-    return {
-        stack: [unadded(one) for one in layers] for stack, layers in seen.items() if any(one.mixes for one in layers)
-    }
-
-
-def unadded(one: ReadBlock) -> ReadBlock:
-    why = "no part of a block adds to its state"
-    return one._replace(pieces=[Piece(Substep((WHOLE,)), {})], reading=Reading(None, why=why))
+    whole, reading = [Piece(Substep((WHOLE,)), {})], Reading(None, why="no part of a block adds to its state")
+    mixing = {stack: layers for stack, layers in seen.items() if any(one.mixes for one in layers)}
+    return {stack: [one._replace(pieces=whole, reading=reading) for one in layers] for stack, layers in mixing.items()}
 
 
 def agreed(stack: str, layers: Sequence[ReadBlock]) -> tuple[tuple[Reading, ...], Scheme, str]:

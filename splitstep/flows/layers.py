@@ -1,7 +1,7 @@
 """The layers of a model: found by running it, and some of them as a smaller model."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
@@ -91,7 +91,11 @@ def only_layers(model: Any, kept: Sequence[int], name: str) -> Any:
             own = made.state_dict()
             found = {one: x for one in own if (x := weights.get(source_name(one, prefix, kept))) is not None}
             if {one: x.shape for one, x in found.items()} == {one: x.shape for one, x in own.items()}:
-                return filled(made, found, model)
+                made.load_state_dict(found)
+                made.tie_weights()
+                if model.can_generate():
+                    made.generation_config = deepcopy(model.generation_config)
+                return made.eval()
     alone = f"layers {listed([*map(str, kept)])} of {len(home)} alone"
     raise ValueError(
         f"{name}: a config.json cannot describe a {type(model).__name__} that has {alone}, so leave out other ones"
@@ -104,15 +108,6 @@ def built(kind: Any, config: Any, dtype: Any) -> Any:
         return kind._from_config(config, dtype=dtype)
     except (ValueError, TypeError, StrictDataclassError):
         return None
-
-
-def filled(made: Any, weights: Mapping[str, Any], model: Any) -> Any:
-    """The smaller model with its weights and how the whole one writes texts."""
-    made.load_state_dict(weights)
-    made.tie_weights()
-    if model.can_generate():
-        made.generation_config = deepcopy(model.generation_config)
-    return made.eval()
 
 
 def source_name(name: str, prefix: str, kept: Sequence[int]) -> str:

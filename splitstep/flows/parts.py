@@ -16,7 +16,7 @@ from ..scheme import Part, Project, Substep
 from .attention import weights_of
 from .layout import Axes, Frame
 from .replay import replay
-from .sums import Chain, Graph, Replacement, Residual, Term
+from .sums import Chain, Graph, Replacement, Residual
 
 Function = Callable[[Tensor], Tensor]
 Letters = tuple[tuple[str, ...], ...]  # of each part: one for each term, or one for a replacement
@@ -175,7 +175,8 @@ def sums_of(part: Residual | Replacement, letters: Sequence[str], frame: Frame) 
         groups[letter] = (*groups.get(letter, ()), (term.factor, term.node))
     if part.skip != 1.0:
         groups[SKIP] = ((part.skip - 1, part.start),)
-    added = constant(part.constants, frame.turned(part.axes).shape) if part.constants else None
+    constants = [term.factor * term.constant for term in part.constants if term.constant is not None]
+    added = torch.stack(constants).sum(0).reshape(frame.turned(part.axes).shape) if constants else None
     return {key: Sum(terms, part.axes, added if key == letters[0] else None) for key, terms in groups.items()}
 
 
@@ -191,9 +192,3 @@ def piece(
     named = {names[letter]: one for letter, one in sums.items()}
     fields = {name: one.field(graph, start, frame) for name, one in named.items()}
     return Piece(part, fields, {name: f for name, f in weights.items() if f is not None}, named)
-
-
-def constant(terms: Sequence[Term], shape: torch.Size) -> Tensor:
-    return (
-        torch.stack([term.factor * term.constant for term in terms if term.constant is not None]).sum(0).reshape(shape)
-    )

@@ -222,10 +222,11 @@ def multiple(graph: Graph, node: int, given: list[tuple[Tensor, Ref | None]]) ->
         return None
     x, y = varying[0][0].reshape(-1).double(), value.reshape(-1).double()
     k = float(x @ y / (x @ x).clamp(min=1e-300))
-    if not k or distance(k * x, y) > closeness(value):
+    close = max(EXACT, torch.finfo(value.dtype).eps)
+    if not k or distance(k * x, y) > close:
         return None
     assert varying[0][1] is not None
-    return whole(k, closeness(value)), varying[0][1].node
+    return whole(k, close), varying[0][1].node
 
 
 def signed_sum(value: Tensor, given: list[Tensor]) -> float | None:
@@ -241,11 +242,6 @@ def signed_sum(value: Tensor, given: list[Tensor]) -> float | None:
         if distance(found, value) < EXACT:
             return sign
     return None
-
-
-def closeness(x: Tensor) -> float:
-    """How close two numbers of this type must be to count as equal."""
-    return max(EXACT, torch.finfo(x.dtype).eps)
 
 
 def whole(k: float, within: float = EXACT) -> float:

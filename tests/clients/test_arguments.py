@@ -29,12 +29,8 @@ def test_unknown_arguments_are_refused_with_the_nearest_name(kind: str) -> None:
 def test_names_of_transformers_that_change_nothing_are_let_through(kind: str) -> None:
     model, given = tiny(kind), inputs(kind)
     plain = model(**given).logits
-    theirs = {
-        "cache_position": torch.arange(LENGTH),
-        "use_cache": False,
-        "head_mask": None,
-        "output_router_logits": False,
-    }
+    theirs = {"cache_position": torch.arange(LENGTH), "use_cache": False}
+    theirs |= {"head_mask": None, "output_router_logits": False}
     theirs |= {"token_type_ids": torch.ones(3, LENGTH, dtype=torch.long)} if kind != "image" else {}
     torch.testing.assert_close(model(**given, **theirs).logits, plain)
 

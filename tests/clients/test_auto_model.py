@@ -17,9 +17,8 @@ def last_states(kind: str, model: Any) -> Any:
     """The states that the head reads, by a hook before it: the oracle."""
     seen: list[Any] = []
     body = model.decoder if kind == "translation" else model.body if kind in ("causal", "image") else model.encoder.body
-    hook = body.register_forward_hook(lambda module, given, out: seen.append(out))
-    model(**inputs(kind))
-    hook.remove()
+    with body.register_forward_hook(lambda *call: seen.append(call[-1])):
+        model(**inputs(kind))
     return seen[-1]
 
 

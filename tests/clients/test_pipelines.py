@@ -28,14 +28,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The model folders of one-step runs, and that of a masked language model, for which there is no task."""
     root = tmp_path_factory.mktemp("runs")
     for name, data in DATA.items():
-        document = {
-            "task": name,
-            "data": data,
-            "scheme": "strang-midpoint",
-            "model": TINY,
-            "train": {"steps": 1, "batch": 4},
-        }
-        train(read_recipe(document, "recipe"), root / name, quiet=True)
+        document = {"task": name, "data": data, "scheme": "strang-midpoint", "model": TINY}
+        train(read_recipe(document | {"train": {"steps": 1, "batch": 4}}, "recipe"), root / name, quiet=True)
     found = {name: root / name / "model" for name in DATA} | {"masked": root / "masked"}
     torch.manual_seed(0)
     config = ss.MaskedConfig(**(TEXT | {"vocab_size": len(WORDS), "pad_token_id": 0, "scheme": "strang-midpoint"}))
@@ -72,10 +66,7 @@ def test_text_classification_gives_the_softmax_of_the_head(folders: dict[str, Pa
     folder = folders["listops"]
     lines = ["[MAX 2 9 ]", "[MIN 1 [MAX 3 4 ] 7 ]"]
     found = pipeline("text-classification", model=str(folder))(lines, top_k=None)
-    tokenizer, model = (
-        AutoTokenizer.from_pretrained(folder),
-        ss.SplitstepForSequenceClassification.from_pretrained(folder),
-    )
+    tokenizer, model = (kind.from_pretrained(folder) for kind in (AutoTokenizer, ss.SplitstepForSequenceClassification))
     for line, answer in zip(lines, found, strict=True):
         expected = model(torch.tensor([tokenizer(line).input_ids])).logits.softmax(-1)[0]
         assert {row["label"] for row in answer} == set(model.config.id2label.values())

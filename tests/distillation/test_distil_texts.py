@@ -15,15 +15,18 @@ from splitstep.distillation.texts import Texts, aligned_of, equal_tokenizers
 from splitstep.tasks.instruct import INSTRUCT, InstructOptions, encode_rows
 
 
-def instruct(options: InstructOptions) -> Any:
-    return INSTRUCT(options)
+def with_teacher(tmp_path: Path, tokenizer: Any, length: int = 512) -> Texts:
+    """Texts of a student with a byte-level BPE, and of a teacher with this tokenizer."""
+    bpe().save_pretrained(tmp_path)
+    train = (instructions(tmp_path / "text.jsonl"),)
+    options = InstructOptions(train=train, tokenizer=str(tmp_path), length=length, template="Q: {prompt} A: ")
+    task: Any = INSTRUCT(options)
+    return Texts(task, tokenizer)
 
 
 @pytest.fixture
 def texts(tmp_path: Path) -> Texts:
-    bpe().save_pretrained(tmp_path)
-    path = instructions(tmp_path / "text.jsonl")
-    found = Texts(instruct(InstructOptions(train=(path,), tokenizer=str(tmp_path))), bpe())
+    found = with_teacher(tmp_path, bpe())
     found.find_spans(("words", "phrases"))
     return found
 
@@ -74,24 +77,10 @@ def test_a_text_is_read_once_if_the_tokenizers_are_equal(texts: Texts) -> None:
     assert [equal_tokenizers(bpe(), one) for one in (bpe(), pieces(), changed, ended)] == [True, False, False, False]
 
 
-def with_teacher(tmp_path: Path, tokenizer: Any, length: int = 512) -> Texts:
-    """Texts of a student with a byte-level BPE, and of a teacher with this tokenizer."""
-    bpe().save_pretrained(tmp_path)
-    options = InstructOptions(
-        train=(instructions(tmp_path / "text.jsonl"),),
-        tokenizer=str(tmp_path),
-        length=length,
-        template="Q: {prompt} A: ",
-    )
-    return Texts(instruct(options), tokenizer)
-
-
 def test_spans_lie_within_what_both_models_read(tmp_path: Path) -> None:
-    texts = with_teacher(tmp_path, pieces(), length=60)
-    texts.find_spans(("aligned", "words"))
-    whole = with_teacher(tmp_path, pieces())
-    whole.find_spans(("aligned", "words"))
-    fewer = 0
+    texts, whole, fewer = with_teacher(tmp_path, pieces(), length=60), with_teacher(tmp_path, pieces()), 0
+    for one in (texts, whole):
+        one.find_spans(("aligned", "words"))
     for row, spans in enumerate(texts.spans):
         for kind, one in spans.items():
             assert one.teacher.max() <= texts.teacher.lengths[row]

@@ -81,15 +81,11 @@ def test_states_are_those_that_hooks_find() -> None:
     capture, seen = Capture(flow), list[Tensor]()
     capture(inputs)
     found = capture(inputs).states
-    hooks = [
-        norm.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
-        for layer in model.model.layers
-        for norm in (layer.input_layernorm, layer.post_attention_layernorm)
-    ]
+    for layer in model.model.layers:
+        for norm in (layer.input_layernorm, layer.post_attention_layernorm):
+            norm.register_forward_pre_hook(lambda module, args: seen.append(args[0]))
     with torch.no_grad():
         model(**inputs)
-    for hook in hooks:
-        hook.remove()
     for number, x in enumerate(seen):
         torch.testing.assert_close(found["resid_mid" if number % 2 else "resid_pre", number // 2], x, rtol=0, atol=0)
 

@@ -92,13 +92,8 @@ def test_no_probe_depends_on_the_models_layout(order: tuple[int, ...], block: ty
     for probe in PROBES:
         assert wanted[probe]["blocks"].keys() == found[probe]["blocks"].keys()
         for name, series in wanted[probe]["blocks"].items():
-            torch.testing.assert_close(
-                torch.as_tensor(found[probe]["blocks"][name]),
-                torch.as_tensor(series),
-                rtol=2e-3,
-                atol=2e-4,
-                equal_nan=True,
-            )
+            one, other = torch.as_tensor(found[probe]["blocks"][name]), torch.as_tensor(series)
+            torch.testing.assert_close(one, other, rtol=2e-3, atol=2e-4, equal_nan=True)
 
 
 class OneSize(Ordered):
@@ -178,9 +173,6 @@ def test_a_stack_that_is_no_chain_is_left_out_aloud() -> None:
 class TwoStates(Ordered):
     """A model of two states, of which each changes the other."""
 
-    def __init__(self) -> None:
-        super().__init__(block=Handing)
-
     def forward(self, input_ids: Tensor) -> Tensor:
         x = other = self.table(input_ids)
         for block in self.blocks:
@@ -196,20 +188,20 @@ class Gone(Ordered):
 
 
 @pytest.mark.parametrize(
-    ("kind", "line"),
+    ("model", "line"),
     [
-        (Counting, r"Counting is not a function: run twice on one input, its output differs by \d+\.\d%"),
-        (AllStates, r"AllStates: the blocks blocks, A F, and what follows them do not give its output: it reads .*"),
+        (Counting(), r"Counting is not a function: run twice on one input, its output differs by \d+\.\d%"),
+        (AllStates(), r"AllStates: the blocks blocks, A F, and what follows them do not give its output: it reads .*"),
         (
-            TwoStates,
-            r"TwoStates: the blocks blocks hand on more than their state: when it moves, A =C misses \d+\.\d% of .*",
+            TwoStates(block=Handing),
+            r"TwoStates: .* hand on more than their state: when it moves, A =C misses \d+\.\d% .*",
         ),
-        (Gone, "Gone gives numbers that are not finite, so nothing can be compared with them"),
+        (Gone(), "Gone gives numbers that are not finite, so nothing can be compared with them"),
     ],
 )
-def test_what_is_not_head_of_the_flow_is_refused_in_one_line(kind: type[Ordered], line: str) -> None:
+def test_what_is_not_head_of_the_flow_is_refused_in_one_line(model: Ordered, line: str) -> None:
     with pytest.raises(ValueError, match=f"^{line}$"):
-        load(kind().eval(), {"input_ids": IDS})
+        load(model.eval(), {"input_ids": IDS})
 
 
 def test_random_numbers_of_a_pass_come_from_one_seed() -> None:

@@ -123,9 +123,7 @@ def test_a_loss_is_one_kernel_over_the_logits_forward_and_one_backward(dtype: to
 
     names = launched(both(cross_entropy, wide), trace)
     assert names.count("_losses") == names.count("_slopes") == 1
-    assert len(names) <= 8, (
-        names
-    )  # the sum, the division and its gradient, and the gradient's beginning: single numbers
+    assert len(names) <= 8, names  # the sum, the division and its gradient, the gradient's beginning: single numbers
     assert len(names) < len(launched(both(formula), trace))
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 import transformers
+from torch import Tensor
 
 WIDTHS = (
     "hidden_size d_model n_embd dim embed_dim emb_dim embedding_size word_embed_proj_dim encoder_hidden_size "
@@ -32,6 +33,14 @@ SIZES: dict[str, int] = {
 }
 """The sizes of a tiny model, by the names that configs use for them."""
 LATENT = {"q_lora_rank": 8, "kv_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8, "v_head_dim": 8}
+STAGES: dict[str, Any] = {
+    "hidden_sizes": [8, 16], "depths": [2, 2], "num_encoder_blocks": 2, "num_attention_heads": [1, 2],
+    "sr_ratios": [2, 1], "patch_sizes": [3, 3], "strides": [2, 2], "mlp_ratios": [2, 2], "image_size": 16,
+}  # fmt: skip
+SOUNDS: dict[str, Any] = {
+    "conv_dim": [16, 16], "conv_stride": [4, 4], "conv_kernel": [8, 8], "num_feat_extract_layers": 2,
+    "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2,
+}  # fmt: skip
 OWN_SIZES: dict[str, dict[str, Any]] = {
     "CLIPTextModel": {"hidden_act": "gelu"},
     "CodeGenForCausalLM": {"n_embd": 32, "n_head": 4, "rotary_dim": 4},
@@ -52,24 +61,14 @@ OWN_SIZES: dict[str, dict[str, Any]] = {
         "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 2], "window_size": 4, "image_size": 32, "patch_size": 4,
         "num_hidden_layers": None, "hidden_size": None,
     },
-    "Wav2Vec2Model": {"conv_dim": [16, 16], "conv_stride": [4, 4], "conv_kernel": [8, 8], "num_feat_extract_layers": 2,
-                      "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "hidden_dim": None},
-    "Wav2Vec2ConformerModel": {
-        "conv_dim": [16, 16], "conv_stride": [4, 4], "conv_kernel": [8, 8], "num_feat_extract_layers": 2,
-        "num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "conv_depthwise_kernel_size": 3,
-    },
+    "Wav2Vec2Model": {**SOUNDS, "hidden_dim": None},
+    "Wav2Vec2ConformerModel": {**SOUNDS, "conv_depthwise_kernel_size": 3},
     "LongcatFlashForCausalLM": {
         **LATENT, "zero_expert_num": 1, "moe_topk": 2, "ffn_hidden_size": 24, "expert_ffn_hidden_size": 8,
         "num_layers": 2,
     },
-    "SegformerForImageClassification": {
-        "hidden_sizes": [8, 16], "depths": [2, 2], "num_encoder_blocks": 2, "num_attention_heads": [1, 2],
-        "sr_ratios": [2, 1], "patch_sizes": [3, 3], "strides": [2, 2], "mlp_ratios": [2, 2], "image_size": 16,
-    },
-    "PvtV2ForImageClassification": {
-        "hidden_sizes": [8, 16], "depths": [2, 2], "num_encoder_blocks": 2, "num_attention_heads": [1, 2],
-        "sr_ratios": [2, 1], "patch_sizes": [3, 3], "strides": [2, 2], "mlp_ratios": [2, 2], "image_size": 16,
-    },
+    "SegformerForImageClassification": STAGES,
+    "PvtV2ForImageClassification": STAGES,
     "NemotronHForCausalLM": {
         "layers_block_type": ["mamba", "attention", "mlp", "mamba"], "mamba_num_heads": 4, "mamba_head_dim": 8,
         "ssm_state_size": 4, "n_groups": 1, "chunk_size": 4, "num_hidden_layers": None,
@@ -105,34 +104,29 @@ OWN_SIZES: dict[str, dict[str, Any]] = {
     },
     "WhisperModel": {"max_source_positions": 8, "max_target_positions": 16, "num_mel_bins": 4},
 }  # fmt: skip
+
+
+def texts() -> dict[str, Tensor]:
+    return {"input_ids": torch.arange(24).reshape(2, 12)}
+
+
 GIVEN: dict[str, Any] = {
     "Wav2Vec2Model": lambda draw: {"input_values": draw(2, 200)},
     "Wav2Vec2ConformerModel": lambda draw: {"input_values": draw(2, 200)},
-    "MllamaForCausalLM": lambda draw: {
-        "input_ids": torch.arange(24).reshape(2, 12),
-        "cross_attention_states": draw(2, 5, 16),
-    },
+    "MllamaForCausalLM": lambda draw: {**texts(), "cross_attention_states": draw(2, 5, 16)},
     "TimesformerForVideoClassification": lambda draw: {"pixel_values": draw(2, 2, 3, 8, 8)},
     "DecisionTransformerModel": lambda draw: {
-        "states": draw(2, 5, 3),
-        "actions": draw(2, 5, 2),
-        "rewards": draw(2, 5, 1),
-        "returns_to_go": draw(2, 5, 1),
+        "states": draw(2, 5, 3), "actions": draw(2, 5, 2), "rewards": draw(2, 5, 1), "returns_to_go": draw(2, 5, 1),
         "timesteps": torch.arange(5).repeat(2, 1),
     },
-    "LxmertModel": lambda draw: {
-        "input_ids": torch.arange(24).reshape(2, 12),
-        "visual_feats": draw(2, 4, 6),
-        "visual_pos": draw(2, 4, 4),
-    },
+    "LxmertModel": lambda draw: {**texts(), "visual_feats": draw(2, 4, 6), "visual_pos": draw(2, 4, 4)},
     "LukeForMaskedLM": lambda draw: {
-        "input_ids": torch.arange(24).reshape(2, 12),
-        "entity_ids": torch.tensor([[3, 4], [5, 6]]),
+        **texts(), "entity_ids": torch.tensor([[3, 4], [5, 6]]),
         "entity_position_ids": torch.tensor([[[1, 2, -1], [4, -1, -1]]] * 2),
     },
     "PatchTSMixerForPrediction": lambda draw: {"past_values": draw(2, 16, 2)},
     "WhisperModel": lambda draw: {"input_features": draw(2, 4, 16), "decoder_input_ids": torch.tensor([[1, 5, 7]] * 2)},
-}
+}  # fmt: skip
 """Inputs of models that take neither texts nor images."""
 
 APART: dict[str, str] = {

@@ -4,17 +4,18 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, takewhile
 from typing import Any, NamedTuple, final
 
 import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList, TopPLogitsWarper
 
+from ...flows.examples import positions
 from ...inference.generate import Sampling
 from ...kernels.gumbel import add_gumbel
 from ...text.open_tokenizer import named_ends
-from .reading import device_of, groups, most_tokens, prompt_tokens, reading, rows_to_write
+from .reading import device_of, groups, prompt_tokens, reading, rows_to_write
 
 BUCKET = 32  # prompts of a batch are padded to a multiple of this, so that there are few shapes
 ROUND = 64  # tokens of the first round
@@ -109,7 +110,7 @@ def write_all(model: Any, asked: Sequence[Prompt], ends: Sequence[int], writing:
 
 
 def check_room(model: Any, encoded: Sequence[Sequence[int]], writing: Writing) -> None:
-    most, longest = most_tokens(model), max(map(len, encoded), default=0)
+    most, longest = positions(model), max(map(len, encoded), default=0)
     if most is not None and longest + writing.max_tokens > most:
         raise ValueError(
             f"a prompt of {longest} tokens and an answer of {writing.max_tokens} do not fit into the {most} that the "
@@ -132,7 +133,7 @@ def write_batch(
     model: Any, asked: Sequence[Prompt], steps: range, ends: Sequence[int], writing: Writing
 ) -> list[list[int]]:
     """The tokens of each answer at these steps, up to the one that ends it."""
-    device, longest, most = device_of(model), max(len(one.ids) for one in asked), most_tokens(model)
+    device, longest, most = device_of(model), max(len(one.ids) for one in asked), positions(model)
     bucket = -(-longest // BUCKET) * BUCKET
     width = bucket if most is None or bucket + len(steps) <= most else longest
     pad = ends[0] if ends else 0
@@ -144,12 +145,7 @@ def write_batch(
     )
     noise = LogitsProcessorList([Noise(keys, width - steps.start, writing)] if writing.temperature else [])
     out = model.generate(ids, attention_mask=real, generation_config=settings, logits_processor=noise)
-    return [cut(row, ends) for row in out[:, width:].tolist()]
-
-
-def cut(ids: list[int], ends: Sequence[int]) -> list[int]:
-    """The tokens before the first that ends an answer."""
-    return ids[: next((place for place, one in enumerate(ids) if one in ends), len(ids))]
+    return [list(takewhile(lambda one: one not in ends, row)) for row in out[:, width:].tolist()]
 
 
 @final

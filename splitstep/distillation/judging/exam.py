@@ -141,7 +141,8 @@ class Agreement(NamedTuple):
 def agreement(pair: Pair, batch: int | None = None) -> Agreement:
     """The agreement over all places of the rows' answers."""
     tokenizers = pair.teacher.tokenizer, pair.student.tokenizer
-    shared = None if same_tokens(*tokenizers) else shared_vocabulary(*tokenizers)
+    same = tokenizers[0].get_vocab() == tokenizers[1].get_vocab()
+    shared = None if same else shared_vocabulary(*tokenizers)
     ids = (None, None) if shared is None else shared.ids.unbind(1)
     equal, divergence, places = 0, 0.0, 0
     with reading(pair.teacher.model, pair.student.model):
@@ -156,11 +157,6 @@ def agreement(pair: Pair, batch: int | None = None) -> Agreement:
     if not places:
         raise ValueError("the answers have no place where both models have read the same bytes: use longer answers")
     return Agreement(equal / places, divergence / places, places, 1.0 if shared is None else shared.teacher_share)
-
-
-def same_tokens(teacher: Any, student: Any) -> bool:
-    """Whether two tokenizers have the same tokens under the same numbers."""
-    return teacher is student or teacher.get_vocab() == student.get_vocab()
 
 
 def logs(logits: Tensor, ids: Tensor | None, most: int) -> Tensor:

@@ -126,14 +126,9 @@ def reading(*models: Any) -> Iterator[None]:
             model.train(mode)
 
 
-def most_tokens(model: Any) -> int | None:
-    """How many tokens a model can read, as its config says; None if it has no limit."""
-    return positions(model) or None
-
-
 def check_length(model: Any, texts: Sequence[ScoredTokens]) -> None:
     """Refuse texts that are longer than the model can read."""
-    most = most_tokens(model)
+    most = positions(model)
     for number, text in enumerate(texts):
         if most is not None and len(text.ids) > most:
             raise ValueError(
@@ -240,7 +235,7 @@ def text_bits(
     least length - stride others.
     """
     step = length // 2 if stride is None else stride
-    most = most_tokens(model)
+    most = positions(model)
     if not 0 < step < length or (most is not None and length > most):
         raise ValueError(
             f"windows of {length} tokens that move by {step}: use at least 2 and at most {most or 'any number'}, moved "

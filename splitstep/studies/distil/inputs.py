@@ -9,9 +9,10 @@ from typing import Any, NamedTuple, final
 
 from ...distillation.judging.answers import Writing
 from ...distillation.judging.exam import WINDOW, Exam
-from ...distillation.judging.reading import Causal, answer_tokens, most_tokens, prompt_tokens, release_memory
+from ...distillation.judging.reading import Causal, answer_tokens, prompt_tokens, release_memory
 from ...distillation.objective import write_cache_for
 from ...experiments.trials import read_curves
+from ...flows.examples import positions
 from ...flows.layers import with_layers
 from ...opening import open_model
 from ...opening.network import PRETRAINED
@@ -129,7 +130,7 @@ def make_exam(
         sets, lambda row: any(is_long(row, one, writing) for one in models),
         "are too long for a model", "lower --answer-tokens, or give shorter rows", notes,
     )  # fmt: skip
-    window = min([WINDOW, *(most for one in models if (most := most_tokens(one.model)) is not None)])
+    window = min([WINDOW, *(most for one in models if (most := positions(one.model)) is not None)])
     return Exam(sets, writing, files.plain_text(), window), notes
 
 
@@ -147,6 +148,6 @@ def without(sets: Sets, lost: Callable[[Row], bool], why: str, advice: str, note
 
 def is_long(row: Row, one: Causal, writing: Writing) -> bool:
     """Whether a model cannot read the row, or has no room for an answer to it."""
-    most = most_tokens(one.model)
+    most = positions(one.model)
     asked = len(prompt_tokens(one.tokenizer, row.prompt)) + writing.max_tokens
     return most is not None and max(asked, len(answer_tokens(one.tokenizer, row).ids)) > most

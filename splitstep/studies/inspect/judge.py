@@ -9,8 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from ...flows import Flow
 from ...flows.blocks import first_float
-from ...flows.calls import called
-from ...flows.examples import as_inputs, batch_of, examples_of
+from ...flows.examples import as_inputs, batch_of, called, examples_of
 from ...integrate import State
 from ...kernels.loss import IGNORED
 from ...models import SplitstepModel
