@@ -4,7 +4,7 @@ Fused attention does not tell its weights, and written out it keeps a matrix [B,
 each text's last real token in one layer is enough for SRA's masses, and follows from that layer's queries and keys.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from math import inf
 from typing import Any, NamedTuple, final
@@ -17,7 +17,7 @@ from ..flows.decompose import state_of
 from ..flows.examples import made_up
 from ..flows.keys import Key, places
 from ..flows.layers import check_causal, layers_of
-from ..flows.record import Functions, LastCall
+from ..flows.record import Functions
 from ..models import SplitstepModel
 from ..models.base import all_stacks
 from .geometry import attention_masses, full_precision, last_real, masses_of_rows
@@ -156,10 +156,22 @@ def of_texts(x: Tensor, positions: Tensor) -> Tensor:
     return x[torch.arange(len(positions), device=x.device), :, positions]
 
 
+@final
+class LastAttention:
+    """Keeps the last call of fused attention."""
+
+    call: Call | None = None
+
+    def run(self, function: Callable[..., Any], args: Any, kwargs: Any, target: Tensor | None) -> Any:
+        if function is functional.scaled_dot_product_attention:
+            self.call = Call(*args, **kwargs)
+        return function(*args, **kwargs)
+
+
 @contextmanager
-def watching_attention(modules: Iterable[nn.Module]) -> Iterator[LastCall[Call]]:
+def watching_attention(modules: Iterable[nn.Module]) -> Iterator[LastAttention]:
     """Fused attention inside of these modules, in passes inside of this context. Others do not pay for it."""
-    seen = LastCall(functional.scaled_dot_product_attention, Call)
+    seen = LastAttention()
     mode = Functions(seen)
 
     def begin(module: nn.Module, args: Any) -> None:

@@ -24,7 +24,6 @@ from ..support.files import locked
 from ..support.memory import NoMemory, no_memory
 from ..support.words import counted
 from ..tasks import Batch
-from ..tasks.batching import padded
 from ..text.open_tokenizer import open_tokenizer
 from ..training.directory import RunDirectory
 from ..training.progress import counting
@@ -235,7 +234,7 @@ def fill(cache: Cache, subject: Subject, texts: Texts) -> None:
     known, show = texts.teacher, counting("the teacher has read", unit="rows") if prints_here() else None
     for first in range(cache.manifest.done, cache.manifest.rows, ROWS):
         rows = range(first, min(first + ROWS, cache.manifest.rows))
-        ids, mask = padded(known.tokens, known.offsets, np.array(rows), int(known.lengths[rows].max()), 0)
+        ids, mask = known.padded(np.array(rows), int(known.lengths[rows].max()), 0)
         ids, mask = torch.from_numpy(ids).to(device), torch.from_numpy(mask.astype(np.int64)).to(device)
         cache.write(rows, subject.show(ids, mask, wanted))
         cache.finish_rows(rows.stop)

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..tasks.batching import padded
 from ..tasks.instruct import Instruct, encode_rows, joined
 from ..tasks.task import IGNORED, Batch
 from ..text.alignment import Alignment, text_spans
@@ -89,9 +88,8 @@ class Texts:
 
     def teacher_batch(self, rows: np.ndarray, width: int) -> Batch:
         width = self.sizes(width).teacher
-        ids, mask = padded(self.teacher.tokens, self.teacher.offsets, rows, width, 0)
-        scored, _ = padded(self.teacher.marks, self.teacher.offsets, rows, width, 0)
-        labels = np.where((scored > 0) & mask, ids, IGNORED)
+        ids, mask = self.teacher.padded(rows, width, 0)
+        labels = np.where(self.teacher.padded_marks(rows, width) > 0, ids, IGNORED)
         arrays = {"ids": ids, "mask": mask.astype(np.int64), "labels": labels}
         return {f"teacher.{name}": torch.from_numpy(x) for name, x in arrays.items()}
 

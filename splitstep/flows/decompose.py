@@ -15,7 +15,7 @@ from .blocks import Forward, exchanged, first_float, floats
 from .layout import PLAIN, Frame, Layout
 from .parts import WHOLE, Function, Letters, Piece, letters_of, pieces
 from .record import Functions, Record
-from .sums import Graph, Residual, distance, read
+from .sums import Graph, distance, read
 
 TOLERANCE = 1e-5
 CHANGE = 1e-2  # of a change that may be missed: a branch held by mistake misses more, however small it is
@@ -141,7 +141,7 @@ def named(graph: Graph, call: BlockCall, letters: Letters | None) -> tuple[Lette
     parts = read(graph, call.frame)
     if letters is None:
         letters = letters_of(graph, parts, call.others, call.frame)
-    if [len(own) for own in letters] != [len(part.terms) if isinstance(part, Residual) else 1 for part in parts]:
+    if [len(own) for own in letters] != [len(part.terms) for part in parts]:
         raise ValueError("its operations differ from those of the first pass")
     return letters, pieces(graph, parts, letters, call.frame)
 

@@ -1,15 +1,14 @@
-"""Watch the operations inside a call: a mode hands them to a recorder, which keeps all, some, or the last."""
+"""Watch the operations inside a call: a mode hands them to a recorder, which keeps all or some."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar, final
+from typing import Any, NamedTuple, Protocol, final
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten
 
-Form = TypeVar("Form")
 WRITES = frozenset(f"__{name}__" for name in ("iadd", "isub", "imul", "itruediv", "setitem"))
 VIEWS = (Tensor.T, Tensor.mT, Tensor.H, Tensor.mH, Tensor.real, Tensor.imag, Tensor.data)
 """Properties that are operations; the others, such as a shape, are not recorded."""
@@ -143,20 +142,6 @@ class Tape:
         """Another route may have other outputs; its functions will show it."""
         if spot.output < len(outputs) and isinstance(x := outputs[spot.output], Tensor):
             self.kept[spot] = x.clone() if spot.copied else x
-
-
-@final
-class LastCall(Generic[Form]):
-    """Keeps the arguments of the last call of one function, in a form that names them."""
-
-    def __init__(self, function: Callable[..., Any], form: Callable[..., Form]) -> None:
-        self.function, self.form = function, form
-        self.call: Form | None = None
-
-    def run(self, function: Callable[..., Any], args: Any, kwargs: Any, target: Tensor | None) -> Any:
-        if function is self.function:
-            self.call = self.form(*args, **kwargs)
-        return function(*args, **kwargs)
 
 
 @final

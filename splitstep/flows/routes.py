@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .decompose import BlockCall, Reading, named, record_call
 from .layout import Frame
-from .parts import WHOLE, Sum
+from .parts import WHOLE, Terms
 from .record import Functions, Spot, Tape, storage
 
 
@@ -15,7 +15,7 @@ class Route(NamedTuple):
     """What a block ran, operation by operation, and where the values of its fields are among them."""
 
     functions: list[Any]
-    sums: Mapping[str, Sum]
+    sums: Mapping[str, Terms]
     spots: Mapping[int, Spot]  # by node
 
 
@@ -59,7 +59,7 @@ class Routes:
         recorded each time."""
         graph, returned = record_call(call)
         sums = {name: one for piece in named(graph, call, reading.letters)[1] for name, one in piece.sums.items()}
-        nodes = {node for one in sums.values() for _, node in one.terms}
+        nodes = {term.node for one in sums.values() for term in one.terms}
         self.known.pop(place, None)
         if all(one.added is None for one in sums.values()):
             spots = {
@@ -70,5 +70,5 @@ class Routes:
         return Increments(call.x, values_of(sums, {node: graph.value(node) for node in nodes}, call.frame), returned)
 
 
-def values_of(sums: Mapping[str, Sum], kept: Mapping[int, Tensor], frame: Frame) -> dict[str, Tensor]:
-    return {name: one.of([kept[node] for _, node in one.terms], frame) for name, one in sums.items()}
+def values_of(sums: Mapping[str, Terms], kept: Mapping[int, Tensor], frame: Frame) -> dict[str, Tensor]:
+    return {name: one.of([kept[term.node] for term in one.terms], frame) for name, one in sums.items()}

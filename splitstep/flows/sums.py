@@ -120,38 +120,27 @@ class Term(NamedTuple):
     constant: Tensor | None = None
 
 
-class Residual(NamedTuple):
-    """x_end = skip * x_start + the sum of the terms. The block's state has its axes in this order here."""
+class Sum(NamedTuple):
+    """x_end = skip * x_start + the sum of the terms; without a residual connection, skip is 0 and x_end the only term.
+    The block's state has its axes in this order here."""
 
     start: int
-    end: int
     skip: float
     terms: tuple[Term, ...]
-    constants: tuple[Term, ...]
+    constants: tuple[Term, ...] = ()
     axes: Axes = ()
 
 
-class Replacement(NamedTuple):
-    """x_end is a function of x_start without a residual connection."""
-
-    start: int
-    end: int
-    axes: Axes
-
-
-Chain = Sequence[Residual | Replacement]
-
-
-def read(graph: Graph, frame: Frame) -> Chain:
+def read(graph: Graph, frame: Frame) -> list[Sum]:
     """The parts of a block, each between two states. What only reshapes the state, or turns its axes, is none."""
-    parts: list[Residual | Replacement] = []
+    parts: list[Sum] = []
     done, axes = 0, tuple(range(len(frame.shape)))
 
     def pass_over(node: int) -> None:
         nonlocal axes
         turned = turned_axes(graph.value(done), graph.value(node), [frame.shape[i] for i in axes])
         if turned is None:
-            parts.append(Replacement(done, node, axes))
+            parts.append(Sum(done, 0.0, (Term(1.0, node),), axes=axes))
         else:
             axes = tuple(axes[i] for i in turned)
 
@@ -174,7 +163,7 @@ def turned_axes(x: Tensor, y: Tensor, shape: Sequence[int]) -> Axes | None:
     return next((axes for axes in orders if torch.equal(one.permute(axes).reshape(-1), other)), None)
 
 
-def residual(graph: Graph, a: int, b: int) -> Residual | None:
+def residual(graph: Graph, a: int, b: int) -> Sum | None:
     """The stretch from a to b as a sum that contains a itself; None if it is none."""
     if len([p for p in graph.sources[b] if p in graph.live]) < 2 and a not in graph.sources[b]:
         return None
@@ -184,7 +173,7 @@ def residual(graph: Graph, a: int, b: int) -> Residual | None:
     sizes = {graph.value(term.node).numel() for term in terms}
     if not skip or sizes != {graph.value(a).numel()}:
         return None  # a hand-written norm subtracts the mean, which is smaller
-    return Residual(a, b, whole(skip), terms, tuple(term for term in found if term.constant is not None))
+    return Sum(a, whole(skip), terms, tuple(term for term in found if term.constant is not None))
 
 
 def expand(graph: Graph, start: int, node: int, factor: float = 1.0, depth: int = 0) -> list[Term]:

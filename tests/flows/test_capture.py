@@ -1,13 +1,11 @@
 """States captured in a pass of the model itself are those of its scheme run on its fields."""
 
-from copy import deepcopy
 from typing import Any
 
 import pytest
 import torch
-from test_flow import GPT2, inputs_of, made
+from test_flow import inputs_of, made
 from torch import Tensor
-from transformers import GPT2LMHeadModel
 from zoo import FAST, schemes, tiny
 
 import splitstep as ss
@@ -67,7 +65,7 @@ def test_what_was_learnt_serves_inputs_of_other_shapes(name: str) -> None:
 
 
 def test_a_block_that_runs_other_operations_is_learnt_anew() -> None:
-    model = GPT2LMHeadModel(deepcopy(GPT2)).eval()  # its config will be changed
+    model = made("gpt2")
     flow, inputs = load(model), inputs_of(model)
     capture = Capture(flow)
     capture(inputs["input_ids"])
@@ -91,14 +89,14 @@ def test_states_are_those_that_hooks_find() -> None:
 
 
 def test_only_the_layers_that_were_asked_for_are_kept() -> None:
-    model = made("gpt2")
+    model = made("llama")
     flow, inputs = load(model), inputs_of(model)
     wanted = by_events(flow, inputs)
     for layers in ([1], [0, 2]):
         capture = Capture(flow, layers=layers)
         capture(inputs)
         agree(capture(inputs).states, {key: x for key, x in wanted.items() if key[1] in layers})
-    with pytest.raises(ValueError, match=r"there is no layer 3: transformer\.h has layers 0 to 2"):
+    with pytest.raises(ValueError, match=r"there is no layer 3: model\.layers has layers 0 to 2"):
         Capture(flow, layers=[3])
 
 
