@@ -86,10 +86,8 @@ def find_chains(model: nn.Module, run: Callable[[], Any]) -> Chains:
     for call in calls_of(model, run):
         groups.setdefault(group_of(model, names, call), []).append(call)
     chains = [chain for group, calls in groups.items() for chain in linked(calls, group[0] == "list")]
-    members = [{id(call.module) for call in chain} for chain in chains]
-    callers = [{id(one) for call in chain for one in call.callers} for chain in chains]
-    inner = [any(own & other for other in members) for own in callers]
-    outer = [chain for chain, is_inner in zip(chains, inner, strict=True) if not is_inner]
+    members = {call.module for chain in chains for call in chain}
+    outer = [chain for chain in chains if not members & {one for call in chain for one in call.callers}]
     found: Chains = {}
     for chain in sorted(outer, key=lambda chain: chain[-1].order):
         name = list_name(names[chain[0].module])
@@ -158,8 +156,8 @@ def beside(one: Call, other: Call) -> bool:
 @contextmanager
 def intercepted(modules: Sequence[nn.Module], wrapper: Callable[[nn.Module, Forward, Any, Any], Any]) -> Iterator[None]:
     """Calls of these modules go to wrapper(module, forward, args, kwargs) instead."""
-    distinct = list({id(one): one for one in modules}.values())
-    own = {id(one): vars(one)["forward"] for one in distinct if "forward" in vars(one)}
+    distinct = dict.fromkeys(modules)
+    own = {one: vars(one)["forward"] for one in distinct if "forward" in vars(one)}
 
     def divert(module: nn.Module, forward: Forward) -> None:
         diverted = wraps(forward)(lambda *args, **kwargs: wrapper(module, forward, args, kwargs))
@@ -171,7 +169,6 @@ def intercepted(modules: Sequence[nn.Module], wrapper: Callable[[nn.Module, Forw
         yield
     finally:
         for module in distinct:
-            if id(module) in own:
-                object.__setattr__(module, "forward", own[id(module)])
-            else:
-                object.__delattr__(module, "forward")
+            object.__delattr__(module, "forward")
+        for module, forward in own.items():
+            object.__setattr__(module, "forward", forward)
