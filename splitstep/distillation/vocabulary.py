@@ -1,6 +1,5 @@
 """The tokens that two vocabularies share: those that stand for the same bytes inside of a text."""
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -39,20 +38,14 @@ def shared_vocabulary(teacher: Any, student: Any) -> SharedTokens:
 def vocabulary_bytes(tokenizer: Any) -> dict[bytes, int]:
     """The id of the token for each string of bytes. If several tokens spell the same, it is one that is not spelt as a
     byte (`<0x41>`), and the first of those."""
-    found: dict[bytes, int] = {}
-    for spelt, _, number in sorted(spelt_pieces(tokenizer), key=lambda row: row[1:]):
-        found.setdefault(spelt, number)
-    return found
-
-
-def spelt_pieces(tokenizer: Any) -> Iterator[tuple[bytes, bool, int]]:
-    """The bytes of each token, whether it is spelt as a byte, and its id."""
-    pieces = pieces_of(tokenizer)
+    pieces, left_out = pieces_of(tokenizer), special_tokens(tokenizer)
     read = inside_text(tokenizer, pieces)
-    left_out = special_tokens(tokenizer)
-    for piece, number in tokenizer.get_vocab().items():
+    known = ((ONE_BYTE.fullmatch(piece) is not None, number, piece) for piece, number in tokenizer.get_vocab().items())
+    found: dict[bytes, int] = {}
+    for _, number, piece in sorted(known, key=lambda row: row[:2]):
         if piece not in left_out and (spelt := plain(piece) if piece in pieces.added else read(piece)):
-            yield spelt, ONE_BYTE.fullmatch(piece) is not None, number
+            found.setdefault(spelt, number)
+    return found
 
 
 def special_tokens(tokenizer: Any) -> set[str]:

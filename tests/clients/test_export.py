@@ -20,10 +20,9 @@ class Logits(torch.nn.Module):
     def __init__(self, model: Any, names: list[str]) -> None:
         super().__init__()
         self.model, self.names = model, names
-        self.more = {"use_cache": False}
 
     def forward(self, *tensors: torch.Tensor) -> torch.Tensor:
-        return self.model(**dict(zip(self.names, tensors, strict=True)), **self.more).logits
+        return self.model(**dict(zip(self.names, tensors, strict=True)), use_cache=False).logits
 
 
 def program(kind: str, scheme: str, positions: str) -> tuple[Any, dict[str, torch.Tensor]]:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 from test_flow import inputs_of, made
+from tiny import tiny as ours
 from torch import Tensor
 from zoo import FAST, schemes, tiny
 
@@ -116,7 +117,6 @@ def test_an_encoder_is_captured_by_the_name_of_its_stack() -> None:
 
 @pytest.mark.parametrize("scheme", ["macaron", "lie"])
 def test_our_own_models_are_captured_too(scheme: str) -> None:
-    config = ss.CausalConfig(vocab_size=30, width=16, heads=2, layers=2, ffn=24, scheme=scheme, substeps=2)
-    model = ss.SplitstepForCausalLM(config).eval()
+    model = ours("causal", scheme, vocab_size=30, substeps=2)
     flow, inputs = load(model), inputs_of(model)
     agree(Capture(flow)(inputs).states, by_events(flow, inputs, 2))

@@ -6,12 +6,14 @@ import pytest
 import torch
 import transformers as hf
 from test_exact_or_refused import Block, Ordered
+from tiny import tiny as ours
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from zoo import tiny
 
 import splitstep as ss
 from splitstep.flows import Flow, state_name
+from splitstep.flows.sums import distance
 from splitstep.opening import load
 
 LLAMA = hf.LlamaConfig(
@@ -46,10 +48,6 @@ def inputs_of(model: Any, batch: int = 3, length: int = 7) -> dict[str, Tensor]:
 def through(flow: Flow, inputs: Any, **other: Any) -> Tensor:
     scheme, steps = other.get("scheme", flow.scheme), other.get("steps", flow.steps)
     return flow.head(ss.integrate(scheme, steps, flow.embed(inputs), flow.context(inputs)))
-
-
-def distance(x: Tensor, y: Tensor) -> float:
-    return float((x - y).norm() / y.norm())
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -164,8 +162,7 @@ def test_half_precision_is_read_too() -> None:
 
 @pytest.mark.parametrize("scheme", ["macaron", "reversible"])
 def test_our_own_models_are_flows_without_tracing(scheme: str) -> None:
-    config = ss.CausalConfig(vocab_size=30, width=16, heads=2, layers=2, ffn=24, scheme=scheme, substeps=2)
-    model = ss.SplitstepForCausalLM(config).eval()
+    model = ours("causal", scheme, vocab_size=30, substeps=2)
     flow, inputs = load(model), inputs_of(model)
     assert len(flow.steps) == 4
     with torch.no_grad():
@@ -193,8 +190,7 @@ def test_probes_see_a_flow_as_its_hidden_states() -> None:
 
 
 def test_probes_see_our_own_flow_as_they_see_the_model() -> None:
-    config = ss.CausalConfig(vocab_size=30, width=16, heads=2, layers=2, ffn=24, scheme="macaron", substeps=2)
-    model = ss.SplitstepForCausalLM(config).eval()
+    model = ours("causal", "macaron", vocab_size=30, substeps=2)
     inputs, names = inputs_of(model), ["state_norms", "increment_norms", "drift"]
     assert ss.observe(load(model), inputs, names) == ss.observe(model, inputs, names)
 

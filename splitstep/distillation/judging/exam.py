@@ -245,17 +245,14 @@ def judge(one: Causal, exam: Exam, teacher: Causal | None = None) -> ExamResult:
         text_bits_per_byte=text_bits(*one, exam.text, exam.window).per_byte if exam.text else None,
         ended=fmean(share_ended(own) for own in answers.values()),
     )
-    judged = ExamResult(figures if teacher is None else with_teacher(figures, one, exam, teacher), answers)
+    if teacher is not None:
+        pair = pair_of(teacher, one, exam.rows)
+        found, distances = agreement(pair), trajectory_distance(pair)
+        figures = figures._replace(top1=found.top1, kl=found.kl, shared=found.share, distances=distances)
     release_memory()
-    return judged
+    return ExamResult(figures, answers)
 
 
 def share_ended(answers: Answers) -> float:
     """The share of answers that the model ended itself."""
     return fmean(bool(one.ended) for own in answers.values() for one in own)
-
-
-def with_teacher(figures: Figures, one: Causal, exam: Exam, teacher: Causal) -> Figures:
-    pair = pair_of(teacher, one, exam.rows)
-    found, distances = agreement(pair), trajectory_distance(pair)
-    return figures._replace(top1=found.top1, kl=found.kl, shared=found.share, distances=distances)
