@@ -107,12 +107,13 @@ class Texts:
         return self.padded_sizes[width]
 
 
-def collate(rows: Sequence[Alignment], size: int) -> Spans:
-    """The spans of a batch of texts, padded to `size`."""
-    teacher = padded_ranges([row.teacher for row in rows], size)
-    student = padded_ranges([row.student for row in rows], size)
-    counts = np.array([len(row) for row in rows])
-    return Spans(teacher, student, torch.from_numpy(np.arange(size) < counts[:, None]))
+def collate(rows: Sequence[Alignment], size: int | None = None) -> Spans:
+    """The spans of a batch of texts, padded to the most that a text has, or to `size`."""
+    counts = np.array([len(row) for row in rows], np.int64)
+    most = int(counts.max(initial=0)) if size is None else size
+    teacher = padded_ranges([row.teacher for row in rows], most)
+    student = padded_ranges([row.student for row in rows], most)
+    return Spans(teacher, student, torch.from_numpy(np.arange(most) < counts[:, None]))
 
 
 def padded_ranges(rows: Sequence[Ints], size: int) -> Tensor:
