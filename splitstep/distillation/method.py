@@ -113,9 +113,8 @@ class MethodLoss(nn.Module):
 
     def own(self, key: str) -> Mapping[str, nn.Module]:
         """The projectors of one term."""
-        found = self.projectors[module_key(key)] if module_key(key) in self.projectors else nn.ModuleDict()
-        assert isinstance(found, nn.ModuleDict)
-        return dict(found.items())
+        name = module_key(key)
+        return dict(self.projectors[name].named_children()) if name in self.projectors else {}
 
 
 def module_key(name: str) -> str:

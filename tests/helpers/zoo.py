@@ -238,19 +238,15 @@ REFUSED: dict[str, tuple[str, str]] = {
     "YolosForObjectDetection": ("do not follow one another", "it adds positions to the state between two blocks"),
 }
 """Models that are not one flow: a part of the error, and the reason."""
+STAGED = [f"{name}ForImageClassification" for name in ("ConvNext", "FocalNet", "Hiera", "PvtV2", "Segformer", "Swin")]
 UNSHOWN: dict[str, str] = {
-    "ConvNextForImageClassification": "states between stages",
+    **dict.fromkeys(STAGED, "states between stages"),
     "CpmAntForCausalLM": "states without the tokens of its prompt",
-    "FocalNetForImageClassification": "states between stages",
-    "HieraForImageClassification": "states between stages",
     "FunnelForMaskedLM": "states of all its stacks in one list",
     "LEDForConditionalGeneration": "states without the tokens that fill a window",
     "LongformerForMaskedLM": "states without the tokens that fill a window",
     "PegasusXForConditionalGeneration": "states of its encoder in pairs, with those of global tokens",
     "ProphetNetForCausalLM": "states without those of the tokens that it predicts",
-    "PvtV2ForImageClassification": "states between stages",
-    "SegformerForImageClassification": "states between stages",
-    "SwinForImageClassification": "states between stages",
     "Tipsv2Model": "no states",
     "ViTMAEForPreTraining": "states of its encoder alone",
 }
