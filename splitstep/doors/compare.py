@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..recipes import recipe_names
 from ..schemes import scheme
 from ..support.words import nearest
-from .common import Asked, default_folder, kept, recipe_asked
+from .common import default_folder, kept, recipe_asked
 from .door import door
 
 if TYPE_CHECKING:
@@ -69,72 +69,44 @@ def compare(
     """
     refuse_misspelt(recipe)
     asked = recipe_asked("compare", *named(recipe, changes, text), task, [] if match is None else [f"match={match}"])
-    design = {"budgets": budgets, "tune": tune, "null": null, "until": until, "margin": margin, "minutes": minutes}
+    given = {"budgets": budgets, "tune": tune, "null": null, "until": until, "margin": margin, "minutes": minutes}
+    design: dict[str, Any] = {
+        name: one for name, one in given.items() if one is not None and one is not False and one != ()
+    }
     typed = [one.partition("=")[0] for one in (recipe or "", *changes) if "=" in one] + ["seeds"] * (seeds is not None)
-    wanted = Wanted(schemes, arms, 5 if seeds is None else seeds, sweep or [], out, engine, data, plan, typed)
-    return wanted.answer(asked, {name: value for name, value in design.items() if said(value)})
+    numbers = asked.seeds(5 if seeds is None else seeds)  # refuses a wrong one, and the next line a wrong scheme,
+    for one in filter(None, schemes):  # before torch is imported
+        scheme(one)
+    alone = plan or design or (arms and not schemes) or asked.name == OWN_TEXT
+    refuse_mixture(schemes, arms, sweep, bool(alone), next(iter(design), "plan"))
+    out = default_folder("compare", asked.recipe.task, out, "compare")
+    from ..experiments.plan import read_ablate, read_sweep
+    from ..experiments.running import Workplace
+    from ..studies.compare import compare as study
+    from ..studies.compare.asked import compare_arms, outlined, question_of
+
+    own = read_ablate(asked.document, asked.name).arms
+    if not alone:  # every scheme with every arm
+        return kept(study(
+            asked.recipe, schemes or DEFAULT, numbers, out, sweep=read_sweep(sweep or []), arms=arms or ("full",),
+            own_arms=own, engine=engine, data=data,
+        ), out)  # fmt: skip
+    place = Workplace(f"compare {asked.recipe.task}", out, data, engine, False)
+    question = question_of(asked.recipe, arms or schemes or DEFAULT, numbers, place, own, typed=typed, **design)
+    return outlined(question, place) if plan else kept(compare_arms(question, place), out)
 
 
-def said(value: Any) -> bool:
-    """Whether an option was given."""
-    return value is not None and value is not False and value != ()
-
-
-class Wanted(NamedTuple):
-    """What `compare` was asked for."""
-
-    schemes: Sequence[str]
-    arms: Sequence[str]
-    seeds: int
-    sweep: list[str]
-    out: Path | None
-    engine: str
-    data: Path | None
-    plan: bool
-    typed: Sequence[str]  # entries of the recipe, and "seeds"
-
-    def answer(self, asked: Asked, design: dict[str, Any]) -> Comparison | Outline:
-        """The comparison of arms, or of schemes with arms of each."""
-        asked.seeds(self.seeds)  # refuses a wrong number, and the next line a wrong scheme, before torch is imported
-        for text in filter(None, self.schemes):
-            scheme(text)
-        alone = self.plan or design or (self.arms and not self.schemes) or asked.name == OWN_TEXT
-        if not alone:
-            return self.product(asked)
-        if self.sweep:
-            raise ValueError("--sweep belongs to --schemes alone: use --tune 3 to try learning rates for each arm.")
-        if self.arms and self.schemes:
-            raise ValueError(f"--schemes with --arms has no --{next(iter(design), 'plan')}: name all in --arms.")
-        return self.arms_alone(asked, design)
-
-    def arms_alone(self, asked: Asked, design: dict[str, Any]) -> Comparison | Outline:
-        """Arms that are each named by themselves, after a plan."""
-        out = default_folder("compare", asked.recipe.task, self.out, "compare")
-        from ..experiments.plan import read_ablate
-        from ..experiments.running import Workplace
-        from ..studies.compare.asked import compare_arms, outlined, question_of
-
-        place = Workplace(f"compare {asked.recipe.task}", out, self.data, self.engine, False)
-        names, own = self.arms or self.schemes or DEFAULT, read_ablate(asked.document, asked.name).arms
-        question = question_of(asked.recipe, names, asked.seeds(self.seeds), place, own, typed=self.typed, **design)
-        return outlined(question, place) if self.plan else kept(compare_arms(question, place), out)
-
-    def product(self, asked: Asked) -> Comparison:
-        """Every scheme with every arm."""
-        if len(self.schemes) == 1 and not self.arms and not self.sweep:
-            two = DEFAULT if self.schemes[0] in DEFAULT else (DEFAULT[0], self.schemes[0])
-            raise ValueError(f"compare needs two schemes or more: type --schemes {','.join(two)}")
-        out = default_folder("compare", asked.recipe.task, self.out, "compare")
-        from ..experiments.plan import read_ablate, read_sweep
-        from ..studies.compare import compare as study
-
-        settings = read_sweep(self.sweep)
-        result = study(
-            asked.recipe, self.schemes or DEFAULT, asked.seeds(self.seeds), out, sweep=settings,
-            arms=self.arms or ("full",), own_arms=read_ablate(asked.document, asked.name).arms, engine=self.engine,
-            data=self.data,
-        )  # fmt: skip
-        return kept(result, out)
+def refuse_mixture(
+    schemes: Sequence[str], arms: Sequence[str], sweep: list[str] | None, alone: bool, option: str
+) -> None:
+    """Refuse options of schemes for arms that are named alone, and one scheme that is compared with nothing."""
+    if alone and sweep:
+        raise ValueError("--sweep belongs to --schemes alone: use --tune 3 to try learning rates for each arm.")
+    if alone and arms and schemes:
+        raise ValueError(f"--schemes with --arms has no --{option}: name all in --arms.")
+    if not alone and len(schemes) == 1 and not arms and not sweep:
+        two = DEFAULT if schemes[0] in DEFAULT else (DEFAULT[0], schemes[0])
+        raise ValueError(f"compare needs two schemes or more: type --schemes {','.join(two)}")
 
 
 def named(recipe: str | None, changes: Sequence[str], text: Sequence[str] | None) -> tuple[str | None, list[str]]:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ..studies.ablate.result import Ablation
     from ..studies.glue.result import GlueResult
 
-OTHERS = ("glue", "distil")  # comparisons of other things, each a verb
 ABLATION_SEEDS = 3  # unless the recipe says otherwise
 
 

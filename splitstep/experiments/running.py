@@ -59,13 +59,6 @@ class Job(NamedTuple, Generic[T]):
         return float(self.steps) if self.seconds is None else self.seconds
 
 
-class Expected(NamedTuple):
-    """How long runs take by a plan, and those of later stages together."""
-
-    seconds: Callable[[Planned], float]
-    later: float = 0.0
-
-
 class Workplace(NamedTuple):
     """Where the runs of a study execute, and how much is said meanwhile, under a title."""
 
@@ -87,17 +80,23 @@ class Workplace(NamedTuple):
         return Processes(0, 1, torch.device("cpu")).memory if known else inf
 
     def execute(
-        self, runs: Sequence[Planned], tasks: Mapping[str, Task], tidy: bool = False, expected: Expected | None = None
+        self,
+        runs: Sequence[Planned],
+        tasks: Mapping[str, Task],
+        tidy: bool = False,
+        seconds: Callable[[Planned], float] | None = None,
+        later: float = 0.0,
     ) -> list[RunRecord]:
         """What the runs ended with, in the order of the plan; those of an earlier call are read. `tidy`: checkpoints of
-        runs that are over are deleted."""
+        runs that are over are deleted. `seconds` says how long a run takes by a plan, `later` how long all those of
+        later stages take."""
         out, data, ended = self.out.resolve(), data_root(self.data).resolve(), dict[str, RunRecord]()
         ordered = check_runs(runs, out, tasks, self.room)
         jobs = [
-            Job(run.folder, run.recipe.train.steps, run_one, (run, out, data), expected and expected.seconds(run))
+            Job(run.folder, run.recipe.train.steps, run_one, (run, out, data), seconds and seconds(run))
             for run in ordered
         ]
-        work = sum(job.work for job in jobs) + (expected.later if expected else 0.0)
+        work = sum(job.work for job in jobs) + later
         if self.is_here:
             check_starts([run for run in ordered if not (out / run.folder).exists()], tasks)
         out.mkdir(parents=True, exist_ok=True)

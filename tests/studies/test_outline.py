@@ -18,19 +18,18 @@ from splitstep.models.cost import Cost
 from splitstep.opening.fit import Fit
 from splitstep.options import TrainOptions
 from splitstep.recipe import Recipe, load_recipe, read_recipe
-from splitstep.studies.compare import planning, precision
+from splitstep.studies.compare import planning
 from splitstep.studies.compare.arms import Fitted
-from splitstep.studies.compare.asked import outlined, question_of
+from splitstep.studies.compare.asked import FILE, outlined, question_of
 from splitstep.studies.compare.campaign import Campaign, planned_stages
 from splitstep.studies.compare.design import MOST_SEEDS, Design
 from splitstep.studies.compare.outline import Outline, announced, totals
 from splitstep.studies.compare.pace import Pace, makespan
-from splitstep.studies.compare.planning import FILE, PILOTS, Choice, Question, measured, plan_of, seconds_of
+from splitstep.studies.compare.planning import PILOTS, Question, measured, plan_of, seconds_of
 from splitstep.studies.compare.sizing import (
     SIZES,
     filled,
     more_seeds,
-    scaled,
     sized,
     smaller_batches,
     steps_for,
@@ -52,7 +51,7 @@ def question(text: Path, minutes: float = 10.0, design: Design | None = None) ->
         changed = [Entrant(one.changed({"scheme": name}), name, name, alone=True) for name in ("lie", "macaron")]
         return [Fitted(each, Fit(None, Cost(1, 1, 1, 1), 1.0)) for each in changed]
 
-    return Question(recipe, fitted, recipe.load_task(), range(5), design or Design(), minutes)
+    return Question(recipe, fitted, recipe.load_task(), range(5), design or Design(), minutes, paces=PACES)
 
 
 @pytest.fixture
@@ -90,7 +89,7 @@ def test_a_run_takes_its_start_its_updates_and_its_evaluations() -> None:
 
 def test_a_plan_has_all_runs_that_may_be_needed(text: Path) -> None:
     asked = question(text, design=Design((1.0, 3.0), (1e-3, 3e-3, 9e-3), null=True))
-    stages = planned_stages(asked.entrants(asked.recipe), range(4), asked.design)
+    stages = asked._replace(seeds=range(4)).stages
     runs = list(itertools.chain(*stages))
     count = {(role, budget): sum((r.role, r.budget) == (role, budget) for r in runs)
              for role in ("", "tune", "null") for budget in (1.0, 3.0)}  # fmt: skip
@@ -99,12 +98,11 @@ def test_a_plan_has_all_runs_that_may_be_needed(text: Path) -> None:
 
 @pytest.mark.parametrize("minutes", [3.0, 6.0, 8.0])
 def test_the_steps_are_the_most_that_fit(minutes: float, text: Path, place: Workplace) -> None:
-    asked = question(text, minutes)
-    steps = steps_for(asked, PACES, 2, None)
+    asked = question(text, minutes)._replace(task=SimpleNamespace(describe=dict))  # which has no text
+    steps = steps_for(asked, 2)
 
     def seconds(steps: int) -> float:
-        entrants = asked.entrants(replace_steps(asked.recipe, steps))
-        return seconds_of(planned_stages(entrants, asked.seeds, asked.design), PACES, 2)
+        return seconds_of(asked._replace(recipe=replace_steps(asked.recipe, steps)).stages, PACES, 2)
 
     assert seconds(steps) <= 60 * minutes < seconds(steps + 1)
 
@@ -116,20 +114,20 @@ def replace_steps(recipe: Recipe, steps: int) -> Recipe:
 @pytest.mark.parametrize("budgets", [(1.0,), (1.0, 3.0)])
 def test_no_run_sees_more_tokens_than_the_text_has(budgets: tuple[float, ...], text: Path, place: Workplace) -> None:
     asked = question(text, 10_000.0, Design(budgets))
-    steps = steps_for(asked, PACES, 2, 900_000)
+    steps = steps_for(asked, 2)
     assert steps * PACE.tokens * budgets[-1] <= 900_000 < (steps + 1) * PACE.tokens * budgets[-1]
 
 
 def test_time_that_is_left_goes_into_seeds(text: Path, place: Workplace) -> None:
     short = question(text, 4.0)._replace(recipe=replace_steps(question(text).recipe, 440))
-    assert 5 < len(more_seeds(short, PACES, 2)) < MOST_SEEDS
-    assert len(more_seeds(short._replace(minutes=1000.0), PACES, 2)) == MOST_SEEDS
-    assert len(more_seeds(short._replace(minutes=1.0), PACES, 2)) == 5
+    assert 5 < len(more_seeds(short, 2)) < MOST_SEEDS
+    assert len(more_seeds(short._replace(minutes=1000.0), 2)) == MOST_SEEDS
+    assert len(more_seeds(short._replace(minutes=1.0), 2)) == 5
 
 
 def test_the_network_sees_as_many_tokens_as_it_has_parameters(text: Path, place: Workplace) -> None:
     """In ten minutes a network of 4 x 128 does; in one there is time for the smallest alone."""
-    found = [with_size(question(text, minutes), PACES, 2, 900_000).recipe.model for minutes in (1.0, 10.0, 1e4)]
+    found = [with_size(question(text, minutes), 2).recipe.model for minutes in (1.0, 10.0, 1e4)]
     assert [(one["layers"], one["width"], one["heads"]) for one in found] == [SIZES[0], SIZES[1], SIZES[1]]
 
 
@@ -141,12 +139,12 @@ def test_a_short_text_has_small_batches(text: Path) -> None:
 @pytest.mark.parametrize("budgets", [(1.0,), (1.0, 3.0)])
 def test_a_plan_says_that_the_text_is_used_up(budgets: tuple[float, ...], text: Path, place: Workplace) -> None:
     """With 5,000 minutes no step is left out but for lack of text; a step less does not use it up."""
-    asked = filled(question(text, 5000.0, Design(budgets)), PACES, 2)
+    asked = filled(question(text, 5000.0, Design(budgets)), 2)
     steps = asked.recipe.train.steps
 
     def said(steps: int, seeds: int = MOST_SEEDS) -> str:
         less = asked._replace(recipe=replace_steps(asked.recipe, steps), seeds=range(seeds))
-        return announced(plan_of("", Choice(less, PACES), place))
+        return announced(plan_of("", less, place))
 
     longest = round(steps * budgets[-1])
     assert said(steps).endswith(f"; with {longest} steps the text is used up, and more time would not help.")
@@ -168,24 +166,24 @@ def test_ten_minutes_are_filled_by_a_megabyte_and_not_by_fifty_thousand_bytes(
         own = PACE._replace(
             once=1.0, step=network * tokens / 2048, evaluation=0.5 * min(1, size / 500_000), tokens=tokens
         )
-        paces, before = {"lie": [own], "macaron": [own]}, cost_of(asked.recipe, asked.task).flops
-        asked = with_size(asked, paces, 2, text)
-        factor = cost_of(asked.recipe, asked.task).flops / before
-        paces = {name: [scaled(own, factor)] for name in paces}
-        minutes.append(plan_of("", Choice(filled(asked, paces, 2), paces), place).seconds / 60)
+        before = cost_of(asked.recipe, asked.task).flops
+        asked = with_size(asked._replace(paces={"lie": [own], "macaron": [own]}), 2)
+        own = own.scaled(cost_of(asked.recipe, asked.task).flops / before)
+        asked = filled(asked._replace(paces={"lie": [own], "macaron": [own]}), 2)
+        minutes.append(plan_of("", asked, place).seconds / 60)
     assert minutes[0] < 5
     assert all(8 <= one <= 9.5 for one in minutes[1:]), minutes
 
 
 def test_what_was_typed_is_not_chosen(text: Path, place: Workplace) -> None:
     asked = question(text, 3.0)
-    steps = filled(asked._replace(typed=frozenset({"train.steps"})), PACES, 2)
+    steps = filled(asked._replace(typed=frozenset({"train.steps"})), 2)
     assert steps.recipe.train.steps == asked.recipe.train.steps
-    seeds = filled(asked._replace(seeds=range(3), typed=frozenset({"seeds"})), PACES, 2)
+    seeds = filled(asked._replace(seeds=range(3), typed=frozenset({"seeds"})), 2)
     assert seeds.seeds == range(3)
     assert seeds.recipe.train.steps != asked.recipe.train.steps
     typed = frozenset({"model.width", "train.batch"})
-    assert sized(asked._replace(minutes=1.0, typed=typed), PACES, place)[0].recipe == asked.recipe
+    assert sized(asked._replace(minutes=1.0, typed=typed), place).recipe == asked.recipe
     assert seeds.hash() != seeds._replace(typed=frozenset()).hash()
 
 
@@ -199,8 +197,8 @@ def test_seeds_beside_looks_are_refused(text: Path, place: Workplace) -> None:
 def test_budgets_stay_within_the_text_unless_steps_were_typed(typed: tuple[str, ...], text: Path) -> None:
     """600 steps of 2,048 tokens are more than 900,000, and so are three times 147."""
     asked = question(text, design=Design((1.0, 3.0)))._replace(minutes=None, typed=frozenset(typed))
-    assert within_text(asked, PACES).recipe.train.steps == (600 if typed else 146)
-    assert within_text(asked._replace(recipe=replace_steps(asked.recipe, 100)), PACES).recipe.train.steps == 100
+    assert within_text(asked).recipe.train.steps == (600 if typed else 146)
+    assert within_text(asked._replace(recipe=replace_steps(asked.recipe, 100))).recipe.train.steps == 100
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7, 16])
@@ -215,7 +213,7 @@ def test_updates_are_timed_with_all_processes_at_once(
         return ((job, PACE) for job in jobs)
 
     monkeypatch.setattr(planning, "run_jobs", run_jobs)
-    found = measured(question(text), place._replace(engine=f"local={workers}"))
+    found = measured(question(text), place._replace(engine=f"local={workers}")).paces
     assert len(started) == len(set(started)) == sum(map(len, found.values()))
     assert len(started) % workers == 0
     assert len(found["macaron"]) == 1
@@ -246,8 +244,8 @@ def test_bfloat16_is_taken_for_all_arms_where_it_pays_and_the_recipe_leaves_it_o
 ) -> None:
     """Whatever this machine has: the processor counts as one with bfloat16, and what it pays is given."""
     monkeypatch.setattr(running, "open_engine", here)
-    monkeypatch.setattr(precision, "native_bfloat16", lambda: True)
-    monkeypatch.setattr(precision, "FASTER", faster)
+    monkeypatch.setattr(planning, "native_bfloat16", lambda: True)
+    monkeypatch.setattr(planning, "FASTER", faster)
     recipe = load_recipe("digits", ["train.steps=2", "model.width=8", "model.heads=2", "model.ffn=64", *more])
     place = Workplace("compare", tmp_path, None, "local=1", True)
     asked = question_of(recipe, ["lie", "macaron"], range(3), place)
@@ -256,7 +254,7 @@ def test_bfloat16_is_taken_for_all_arms_where_it_pays_and_the_recipe_leaves_it_o
     said = [text for name, text in totals(plan) if name == "precision"]
     assert [text.split(";")[0] for text in said] == ([] if more else [{"auto": "float32"}.get(taken, taken)])
     assert outlined(asked, place) == plan, "the same command does not choose again"
-    chosen = asked.entrants(read_recipe(plan.recipe, "the plan"))
+    chosen = asked._replace(recipe=read_recipe(plan.recipe, "the plan")).entrants
     assert {one.recipe.train.precision for one in chosen} == {taken}
     assert plan.detectable is not None, "the spread is that of all short runs"
 
@@ -298,7 +296,7 @@ def test_the_time_left_is_not_said_before_the_pace_is_known(tmp_path: Path, monk
 
 def test_runs_of_later_stages_are_those_after_the_rates(text: Path) -> None:
     asked = question(text, design=Design((1.0, 3.0), (1e-3, 3e-3, 9e-3)))
-    campaign = Campaign(asked.entrants(asked.recipe), range(4), asked.design, asked.task.metric, lambda runs: [])
+    campaign = Campaign(asked.entrants, range(4), asked.design, asked.task.metric, lambda runs: [])
     smallest, larger, verdict = planned_stages(campaign.entrants, campaign.seeds, campaign.design)
     assert campaign.later(smallest) == larger + verdict
     assert campaign.later(larger) == verdict
@@ -307,7 +305,7 @@ def test_runs_of_later_stages_are_those_after_the_rates(text: Path) -> None:
 
 def test_each_look_is_a_stage_of_its_own(text: Path) -> None:
     asked = question(text, design=Design(until_decided=True, null=True))
-    stages = planned_stages(asked.entrants(asked.recipe), range(12), asked.design)
+    stages = asked._replace(seeds=range(12)).stages
     assert [len({run.seed for run in own}) for own in stages] == [4, 2, 2, 2, 2]
     assert [len(own) for own in stages] == [12, 6, 6, 6, 6]
     alone = [seconds_of([own], PACES, 2) for own in stages]

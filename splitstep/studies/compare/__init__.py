@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...experiments.experiment import Setting
 from ...experiments.plan import FULL, Assignments, Entrant, Planned, entrants_of, plan
-from ...experiments.running import Expected, Workplace, made_by_runs
+from ...experiments.running import Workplace, made_by_runs
 from ...experiments.study import Study
 from ...experiments.trials import RunRecord
 from ...jobs import check_engine
@@ -68,8 +68,8 @@ def compare_entrants(
     metric = task.metric if design is None else compared_metric(task.metric)
 
     def execute(runs: Sequence[Planned]) -> list[RunRecord]:
-        expected = seconds and Expected(seconds, sum(map(seconds, campaign.later(runs))))
-        return place.execute(runs, {"": task}, expected=expected)
+        later = sum(map(seconds, campaign.later(runs))) if seconds else 0.0
+        return place.execute(runs, {"": task}, seconds=seconds, later=later)
 
     campaign = Campaign(entrants, seeds, design or Design(), metric, execute, sweep)
     campaign.run()

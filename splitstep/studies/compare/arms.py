@@ -6,72 +6,59 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import Any, NamedTuple
 
-from ...experiments.plan import ARMS, Assignments, Entrant, check_names, recipe_of
+from ...experiments.plan import ARMS, Assignments, Entrant, check_names, recipe_of, recipes_of
 from ...models.cost import Cost
 from ...opening.fit import Fit, fitted
-from ...opening.others import check_network, size_of
+from ...opening.others import size_of
 from ...recipe import Recipe, read_assignments
 from ...schemes import SCHEMES, scheme
 from ...shelf import SHELF, Modification
-from ...sources import AS_IS, read_block, read_config
+from ...sources import AS_IS, BlockSource, ConfigSource, read_block, read_config
 from ...support.typed import plain
 from ...support.words import nearest
 from ...tasks import Task
 from ...training.networks import cost_of
 
 ENTRY = re.compile(r"[a-z_]+(\.\w+)+=.*")
+KINDS = {BlockSource: "block", ConfigSource: "config"}
 Own = Mapping[str, Assignments]  # arms of the recipe's own, by name
 
 
-class Arm(NamedTuple):
-    """An arm: its name, and the entries of the recipe that it sets, among them its scheme or its network."""
-
-    name: str
-    entries: Assignments
-
-
-def read_arms(texts: Sequence[str], recipe: Recipe, own: Own | None = None) -> list[Arm]:
-    """The arms that texts name. One that names no network changes the scheme of the first, if that has one."""
+def read_arms(texts: Sequence[str], recipe: Recipe, own: Own | None = None) -> dict[str, Assignments]:
+    """The arms that texts name, each with the entries of the recipe that it sets, among them its scheme or its network.
+    One that names no network changes the scheme of the first, if that has one."""
     check_names(texts, "--arms", "lie,macaron")
-    found = list[Arm]()
+    found = dict[str, Assignments]()
     for text in texts:
-        based = recipe.changed({"scheme": found[0].entries.get("scheme", str(recipe.scheme))}) if found else recipe
-        found.append(read_arm(text, based, own or {}))
-    recipes = {one.name: recipe_of(recipe, one.name, one.entries) for one in found}
-    if len(recipes) < len(found):
-        names = [one.name for one in found]
-        again = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the arm {again} is listed twice: name each arm once, and each file by another name")
-    for (one, its), (other, his) in combinations(recipes.items(), 2):
-        if its == his:
-            raise ValueError(f"the arms {one} and {other} are the same for this recipe: leave one of them out")
+        first = next(iter(found.values()), {}).get("scheme", str(recipe.scheme))
+        name, entries = read_arm(text, recipe.changed({"scheme": first}) if found else recipe, own or {})
+        if name in found:
+            raise ValueError(f"the arm {name} is listed twice: name each arm once, and each file by another name")
+        found[name] = entries
+    recipes_of(recipe, found)  # refuses two that are the same
     return found
 
 
-def read_arm(text: str, recipe: Recipe, own: Own) -> Arm:
-    """The arm that one text names, of a recipe with the first arm's scheme."""
+def read_arm(text: str, recipe: Recipe, own: Own) -> tuple[str, Assignments]:
+    """The name and the entries of the arm that one text names, of a recipe with the first arm's scheme."""
     words = text.split()
     last = next((n for n, word in enumerate(words) if ENTRY.fullmatch(word)), len(words))
     name, more = " ".join(words[:last]), read_assignments(words[last:])
-    base = network_arm(name) or Arm(
-        name, {"scheme": str(recipe.scheme), **(meaning(name, recipe, own) if name else {})}
-    )
-    shown = f"{base.name} {' '.join(words[last:])}".strip() if more else base.name
-    return Arm(shown, {**base.entries, **more})
+    source: Any = network_source(name)
+    if source is None:
+        entries = {"scheme": str(recipe.scheme), **(meaning(name, recipe, own) if name else {})}
+    else:
+        name, entries = source.file, {"network": {"name": KINDS[type(source)], **plain(source)}}
+    return f"{name} {' '.join(words[last:])}".strip() if more else name, {**entries, **more}
 
 
-def network_arm(name: str) -> Arm | None:
-    """The arm of a network that others wrote; None if the text names no file."""
+def network_source(name: str) -> BlockSource | ConfigSource | None:
+    """The network that others wrote; None if the text names no file."""
     if ".py:" in name:
-        source: Any = read_block(name)
-        return Arm(source.file, {"network": {"name": "block", **plain(source)}})
-    if name.removesuffix(AS_IS).endswith(".json"):
-        source = read_config(name)
-        return Arm(source.file, {"network": {"name": "config", **plain(source)}})
-    return None
+        return read_block(name)
+    return read_config(name) if name.removesuffix(AS_IS).endswith(".json") else None
 
 
 def meaning(name: str, recipe: Recipe, own: Own) -> Assignments:
@@ -128,24 +115,18 @@ class Fitted(NamedTuple):
 KNOWN: dict[str, tuple[Recipe, Fit]] = {}  # what was fitted, by what it depends on: a plan asks again and again
 
 
-def fitted_arms(arms: Sequence[Arm], recipe: Recipe, task: Task) -> list[Fitted]:
+def fitted_arms(arms: Mapping[str, Assignments], recipe: Recipe, task: Task) -> list[Fitted]:
     """All arms at the cost of the first; networks of others also have its size, where they set none themselves."""
-    first, *others = (recipe_of(recipe, one.name, one.entries) for one in arms)
+    first, *others = (recipe_of(recipe, name, entries) for name, entries in arms.items())
     goal, size = cost_of(first, task), size_of(first, task).items() - size_of(recipe, task).items()
-    others = [
-        one.changed({**dict(size), **set_by(arm)}) if one.source else one
-        for arm, one in zip(arms[1:], others, strict=True)
-    ]
-    sized = [(first, Fit(None, goal, 1.0)), *(fitted_once(one, goal, task) for one in others)]
+    sized = [(first, Fit(None, goal, 1.0))]
+    for one, entries in zip(others, list(arms.values())[1:], strict=True):
+        own = {key: value for key, value in entries.items() if key.startswith("model.")}
+        sized.append(fitted_once(one.changed({**dict(size), **own}) if one.source else one, goal, task))
     return [
-        Fitted(Entrant(new, folder_of(arm.name), arm.name, alone=True), fit)
-        for arm, (new, fit) in zip(arms, sized, strict=True)
+        Fitted(Entrant(new, folder_of(name), name, alone=True), fit)
+        for name, (new, fit) in zip(arms, sized, strict=True)
     ]
-
-
-def set_by(arm: Arm) -> Assignments:
-    """The entries of the model that an arm sets itself."""
-    return {key: value for key, value in arm.entries.items() if key.startswith("model.")}
 
 
 def fitted_once(recipe: Recipe, goal: Cost, task: Task) -> tuple[Recipe, Fit]:
@@ -162,9 +143,3 @@ def folder_of(name: str) -> str:
     """How the folders of an arm's runs begin; a hash stands for characters that folders do not have."""
     plain = re.sub(r"[^\w.+-]+", "_", name).strip("_")
     return plain if plain == name else f"{plain[:40]}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
-
-
-def check_arms(arms: Sequence[Fitted], task: Task) -> None:
-    """Refuse a network of others that sees later tokens or other examples of its batch."""
-    for one in arms:
-        check_network(one.entrant.recipe, task)

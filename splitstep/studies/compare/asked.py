@@ -4,23 +4,27 @@ import math
 import sys
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 
 from ...experiments.plan import check_seeds
 from ...experiments.running import Workplace
 from ...jobs import workers_of
+from ...opening.others import check_network
 from ...recipe import Recipe, read_recipe
+from ...support.documents import read_json
 from ...support.files import write_atomically
-from ...support.typed import json_text
+from ...support.typed import json_text, read_as
 from ...training.networks import check_bytes
 from ...training.processes import this_world
 from . import compare_entrants
-from .arms import Fitted, Own, check_arms, fitted_arms, read_arms
+from .arms import Fitted, Own, fitted_arms, read_arms
 from .design import AT, Design
 from .outline import Outline, announced
-from .planning import FILE, Choice, Question, measured, plan_of, stored
-from .precision import with_precision
+from .planning import Question, measured, plan_of, with_precision
 from .result import Comparison
 from .sizing import filled, sized, within_text
+
+FILE = "plan.json"
 
 
 def compare_arms(question: Question, place: Workplace) -> Comparison:
@@ -28,40 +32,42 @@ def compare_arms(question: Question, place: Workplace) -> Comparison:
     arms = question.fitted(question.recipe)
     for one in arms:
         check_bytes(one.fit.cost.parameters, this_world().memory)
-    check_arms(arms, question.task)
+    for one in arms:  # of networks of others, none may see later tokens or other examples of its batch
+        check_network(one.entrant.recipe, question.task)
     plan = outlined(question, place)
     if not place.quiet:
         print(announced(plan), file=sys.stderr, flush=True)
-    recipe = read_recipe(plan.recipe, "the plan")
+    planned = question._replace(recipe=read_recipe(plan.recipe, "the plan"))
     changed = {one.name: one.remarks for one in plan.arms if one.remarks}
     return compare_entrants(
-        recipe, question.entrants(recipe), plan.seeds, place, design=question.design, changed=changed,
+        planned.recipe, planned.entrants, plan.seeds, place, design=question.design, changed=changed,
         seconds=plan.seconds_of,
     )  # fmt: skip
 
 
 def outlined(question: Question, place: Workplace) -> Outline:
-    """The plan: the stored one, or a new one, which is stored."""
-    kept = stored(question, place)
-    if kept is not None:
-        return kept
+    """The plan: the stored one, if an earlier call of the same command made it, or a new one, which is stored."""
+    with suppress(ValueError, OSError):
+        kept = read_as(Outline, read_json(place.out / FILE, "anything"), FILE)
+        if kept.asked == question.hash():
+            return kept
     found = plan_of(question.hash(), chosen(question, place), place)
     place.out.mkdir(parents=True, exist_ok=True)
     write_atomically(place.out / FILE, json_text(found.json()))
     return found
 
 
-def chosen(question: Question, place: Workplace) -> Choice:
-    """The question with all that is left to us: the precision and, if it has minutes, the size, the steps and the
-    seeds. What it takes to find these out is a part of the minutes, of which half at least are left for the runs."""
+def chosen(question: Question, place: Workplace) -> Question:
+    """The question with its paces and all that is left to us: the precision and, if it has minutes, the size, the steps
+    and the seeds. What it takes to find these out is a part of the minutes, of which half at least are left for the
+    runs."""
     begun, minutes = time.monotonic(), question.minutes
-    paces = measured(question, place)
+    found = measured(question, place)
     if minutes is None:
-        return with_precision(within_text(question, paces), paces, place)
-    found = with_precision(*sized(question, paces, place), place)
+        return with_precision(within_text(found), place)
+    found = with_precision(sized(found, place), place)
     left = max(minutes / 2, minutes - (time.monotonic() - begun) / 60)
-    asked = found.question._replace(minutes=left)
-    return found._replace(question=filled(asked, found.paces, workers_of(place.engine)))
+    return filled(found._replace(minutes=left), workers_of(place.engine))
 
 
 def question_of(

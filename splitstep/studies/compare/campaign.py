@@ -9,10 +9,10 @@ from itertools import pairwise
 from ...experiments.experiment import Setting, setting_of
 from ...experiments.plan import Entrant, Planned
 from ...experiments.trials import RunRecord, Trial
-from ...experiments.tuning import best_two, choose, tune
+from ...experiments.tuning import Losses, best_two, choose, tune
 from ...tasks.measures import Metric
-from .design import AT, TUNING, Design, Losses, losses_of
-from .standing import open_arms
+from .design import AT, TUNING, Design, losses_of
+from .standing import Arms
 
 Settings = Mapping[str, Sequence[Setting]]  # those that an arm is trained at
 
@@ -84,7 +84,7 @@ class Campaign:
         first, *others = self.entrants
         for own in parts_of(self.seeds, self.design):
             yield [first, *others], own
-            still = open_arms(self.trials, self.design, self.metric) if self.design.until_decided else ()
+            still = Arms(self.trials, self.metric, self.design).still_open if self.design.until_decided else ()
             others = [one for one in others if one.arm in still]
             if not others:
                 return

@@ -1,13 +1,14 @@
 """How arms are compared: at which budgets, rates and looks, and by which margin. A part of the result."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
 from ...experiments.experiment import rate_of
 from ...experiments.looks import Looks
 from ...experiments.trials import Trial
+from ...experiments.tuning import Losses
 from ...tasks.measures import BITS_PER_BYTE, PERPLEXITY, Metric
 
 TUNING = 10_000  # how far seeds for tuning are from those of the verdict
@@ -29,7 +30,10 @@ class Design:
     margin: float | None = None
 
     def __post_init__(self) -> None:
-        check_ladder("--budgets", self.budgets, "1,3,9")
+        rising = all(one < other for one, other in pairwise(self.budgets))
+        if not self.budgets or not rising or not all(0 < value < math.inf for value in self.budgets):
+            given = ",".join(f"{value:g}" for value in self.budgets)
+            raise ValueError(f"--budgets {given}: give numbers that increase from above 0, such as 1,3,9")
         if not all(0 < rate < math.inf for rate in self.rates) or len(set(self.rates)) != len(self.rates):
             raise ValueError(f"rates {list(self.rates)} must be positive and different: write such as 1e-3,3e-3")
         if self.margin is not None and not 0 < self.margin < math.inf:
@@ -39,14 +43,6 @@ class Design:
     def largest(self) -> float:
         """The budget that the verdict is about."""
         return self.budgets[-1]
-
-
-def check_ladder(option: str, values: tuple[float, ...], such_as: str) -> None:
-    """Refuse numbers that are not positive and increasing."""
-    rising = all(one < other for one, other in pairwise(values))
-    if not values or not rising or not all(0 < value < math.inf for value in values):
-        given = ",".join(f"{value:g}" for value in values)
-        raise ValueError(f"{option} {given}: give numbers that increase from above 0, such as {such_as}")
 
 
 def counted(trials: Iterable[Trial], budget: float) -> list[Trial]:
@@ -64,11 +60,7 @@ def compared_metric(metric: Metric) -> Metric:
     return NATS if metric in (BITS_PER_BYTE, PERPLEXITY) else metric
 
 
-Losses = Mapping[tuple[str, float], float]  # the validation loss of an arm at a rate
-
-
 def losses_of(trials: Iterable[Trial], budget: float) -> Losses:
     """The validation loss of each arm at each rate that was tried at a budget; infinite if the run diverged."""
     own = [one for one in trials if one.role == "tune" and one.budget == budget]
-    figures = {(one.arm, rate_of(one.setting)): (one.valid or {}).get("loss", math.inf) for one in own}
-    return {key: float(value) if math.isfinite(float(value)) else math.inf for key, value in figures.items()}
+    return {(one.arm, rate_of(one.setting)): float((one.valid or {}).get("loss", math.inf)) for one in own}

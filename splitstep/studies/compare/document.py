@@ -13,7 +13,7 @@ from ...tasks.measures import Metric, title_of
 from .lead_charts import against_budget, forest
 from .result import Comparison, Row
 from .sentence import compared_in_words
-from .standing import detects, findings, floor_of, unit_of
+from .standing import arms_of, detects, findings, unit_of
 from .tables import comparison_tables
 
 DIAGRAMS = (
@@ -64,7 +64,7 @@ def headline(result: Comparison) -> str:
 def leading(result: Comparison) -> list[Part]:
     """The leads, of arms that are named alone beside the noise and against the budget."""
     (first, *arms), unit, design = findings(result), unit_of(result.metric), result.design
-    parts = forest(first.arm, arms, floor_of(result) if design else None, unit)
+    parts = forest(first.arm, arms, arms_of(result).floor if design else None, unit)
     if design is None:
         return parts[:1]
     if len(design.budgets) > 1:

@@ -34,6 +34,10 @@ class Pace(NamedTuple):
         evaluations = sum(evaluates(options, step) for step in range(1, options.steps + 1))
         return self.once + options.steps * self.step + evaluations * self.evaluation
 
+    def scaled(self, factor: float) -> "Pace":
+        """The pace of a network with other FLOPs."""
+        return self._replace(step=self.step * factor, evaluation=self.evaluation * factor)
+
     def summary(self) -> str:
         """It in a few words."""
         return f"{1000 * self.step:,.0f} ms an update"

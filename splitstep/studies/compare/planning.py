@@ -4,8 +4,9 @@ follow from these.
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from itertools import cycle
 from statistics import fmean
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ...experiments.noise import noise_floor
@@ -17,24 +18,27 @@ from ...jobs import workers_of
 from ...opening.others import adapted_config
 from ...recipe import Recipe
 from ...sources import ConfigSource
-from ...support.documents import read_json
-from ...support.typed import json_text, plain, read_as
+from ...support.typed import json_text, plain
 from ...tasks import Task
 from ...training.progress import Progress, RunsProgress
+from ...training.update import native_bfloat16
 from .arms import Fitted
 from .campaign import planned_stages
 from .design import TUNING, Design, compared_metric, looks_of
 from .outline import Arm, Outline
 from .pace import LONG, SHORT, Pace, makespan, pace_of
 
-FILE = "plan.json"
 PILOTS = 4  # short runs of the first arm at least: before the comparison, their spread is all that is known of noise
+FASTER = 1.2  # times as fast as in float32, from which on bfloat16 is taken
 START = 6.0  # seconds of each stage until workers have begun, or for the page at the end
+
+
+Paces = Mapping[str, Sequence[Pace]]  # by arm, the first one first
 
 
 class Question(NamedTuple):
     """What a comparison is asked for: its recipe, its arms at equal cost as a function of it, and how they are
-    compared."""
+    compared; later also the paces of its arms, and how many times as fast bfloat16 is, if that was timed."""
 
     recipe: Recipe
     fitted: Callable[[Recipe], Sequence[Fitted]]
@@ -43,41 +47,34 @@ class Question(NamedTuple):
     design: Design
     minutes: float | None = None
     typed: frozenset[str] = frozenset()  # entries of the recipe, and "seeds", that were typed, so they stay
-
-    def entrants(self, recipe: Recipe) -> list[Entrant]:
-        """The arms of a recipe."""
-        return [one.entrant for one in self.fitted(recipe)]
-
-    def hash(self) -> str:
-        """A hash of all of it."""
-        arms = [(one.arm, one.recipe.document()) for one in self.entrants(self.recipe)]
-        own = self.recipe.document(), arms, list(self.seeds), self.design, self.minutes, *sorted(self.typed)
-        parts = plain(own)
-        return hashlib.sha256(json_text(parts).encode()).hexdigest()
-
-
-def stored(question: Question, place: Workplace) -> Outline | None:
-    """The plan that an earlier call of the same command made."""
-    with suppress(ValueError, OSError):
-        found = read_as(Outline, read_json(place.out / FILE, "anything"), FILE)
-        return found if found.asked == question.hash() else None
-    return None
-
-
-Paces = Mapping[str, Sequence[Pace]]  # by arm, the first one first
-
-
-class Choice(NamedTuple):
-    """A question that leaves nothing open, its paces, and how many times as fast bfloat16 is, if that was timed."""
-
-    question: Question
-    paces: Paces
+    paces: Paces = MappingProxyType({})
     faster: float | None = None
 
+    @property
+    def entrants(self) -> list[Entrant]:
+        """The arms of the recipe."""
+        return [one.entrant for one in self.fitted(self.recipe)]
 
-def measured(question: Question, place: Workplace) -> Paces:
-    """The paces of all arms. The first one has several seeds, so workers are busy and its spread is seen."""
-    return timed(question, question.entrants(question.recipe), place, PILOTS)
+    @property
+    def stages(self) -> list[list[Planned]]:
+        """All runs that may be needed, stage by stage."""
+        return planned_stages(self.entrants, self.seeds, self.design)
+
+    @property
+    def text(self) -> int | None:
+        """The tokens of the training text, if the task has one."""
+        return self.task.describe().get("tokens", {}).get("train")
+
+    def hash(self) -> str:
+        """A hash of all that is asked for."""
+        arms = [(one.arm, one.recipe.document()) for one in self.entrants]
+        own = self.recipe.document(), arms, list(self.seeds), self.design, self.minutes, *sorted(self.typed)
+        return hashlib.sha256(json_text(plain(own)).encode()).hexdigest()
+
+
+def measured(question: Question, place: Workplace) -> Question:
+    """With the paces of all arms. The first one has several seeds, so workers are busy and its spread is seen."""
+    return question._replace(paces=timed(question, question.entrants, place, PILOTS))
 
 
 def timed(question: Question, entrants: Sequence[Entrant], place: Workplace, pilots: int = 1) -> Paces:
@@ -99,6 +96,23 @@ def timed(question: Question, entrants: Sequence[Entrant], place: Workplace, pil
     return {one.arm: found[one.arm] for one in entrants}
 
 
+def with_precision(question: Question, place: Workplace) -> Question:
+    """With the precision that pays, for all arms alike, if the recipe leaves it open, the runs are on this machine and
+    it multiplies in bfloat16 itself: the first arm is timed in both."""
+    leaves_open = all(one.recipe.train.precision == "auto" for one in question.entrants)
+    if not (place.is_here and native_bfloat16() and leaves_open):
+        return question
+    half = question._replace(recipe=question.recipe.changed({"train.precision": "bfloat16"}))
+    (first, *others), paces = half.entrants, question.paces
+    found = timed(half, [first], place)
+    faster = fmean(one.step for one in paces[first.arm]) / fmean(one.step for one in found[first.arm])
+    if faster < FASTER:
+        return question._replace(faster=faster)
+    halves = zip(paces[first.arm], cycle(found[first.arm]), strict=False)
+    own = {first.arm: [new._replace(figure=old.figure) for old, new in halves]}
+    return half._replace(paces={**own, **timed(half, others, place)}, faster=faster)
+
+
 def seconds_of(stages: Sequence[Sequence[Planned]], paces: Paces, workers: int) -> float:
     """How long the runs take, one stage after another, by the mean pace of each arm."""
     return sum(
@@ -107,11 +121,9 @@ def seconds_of(stages: Sequence[Sequence[Planned]], paces: Paces, workers: int) 
     )
 
 
-def plan_of(asked: str, choice: Choice, place: Workplace) -> Outline:
+def plan_of(asked: str, question: Question, place: Workplace) -> Outline:
     """The plan of what was asked, as its hash says, with what was chosen."""
-    question, paces, faster = choice
-    fitted = question.fitted(question.recipe)
-    stages = planned_stages([one.entrant for one in fitted], question.seeds, question.design)
+    stages, paces = question.stages, question.paces
     runs = [run for own in stages for run in own]
     workers = min(workers_of(place.engine), len(runs))
     return Outline(
@@ -119,16 +131,16 @@ def plan_of(asked: str, choice: Choice, place: Workplace) -> Outline:
         recipe=question.recipe.document(),
         metric=compared_metric(question.task.metric),
         seeds=tuple(question.seeds),
-        arms=tuple(arm_of(one, paces[one.entrant.arm][0], question.task) for one in fitted),
+        arms=tuple(arm_of(one, paces[one.entrant.arm][0], question.task) for one in question.fitted(question.recipe)),
         runs=len(runs),
         steps=max(run.recipe.train.steps for run in runs),
         tokens=sum(run.recipe.train.steps * paces[run.arm][0].tokens for run in runs),
         seconds=seconds_of(stages, paces, workers),
         bytes=sum(paces[run.arm][0].bytes for run in runs),
         workers=workers,
-        text=question.task.describe().get("tokens", {}).get("train"),
-        detectable=detects(question, paces),
-        faster=faster,
+        text=question.text,
+        detectable=detects(question),
+        faster=question.faster,
     )
 
 
@@ -142,10 +154,10 @@ def arm_of(one: Fitted, pace: Pace, task: Task) -> Arm:
     return Arm(one.entrant.arm, pace, one.fit.ffn, one.fit.ratio, tuple(remarks))
 
 
-def detects(question: Question, paces: Paces) -> Outlook | None:
+def detects(question: Question) -> Outlook | None:
     """The difference that the seeds detect with 80% power, if longer runs differ as much as the short ones do."""
-    (first, *others), seeds, design = paces, len(question.seeds), question.design
-    found = noise_floor(dict(enumerate(pace.figure for pace in paces[first])))
+    (first, *others), seeds, design = question.paces, len(question.seeds), question.design
+    found = noise_floor(dict(enumerate(pace.figure for pace in question.paces[first])))
     if found is None or not others or seeds < FEWEST:
         return None
     return outlook(found, seeds, len(others), looks_of(design, seeds, len(others)) if design.until_decided else None)

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 from ...experiments.experiment import Observation, Setting, sample
 from ...experiments.result import Result
@@ -176,15 +176,7 @@ def lacking(finished: Runs, metric: Metric) -> int:
     return sum(any(each.seen(run) is None for each in both) for run in finished)
 
 
-class Named(Protocol):
-    """What has the name of a row."""
-
-    @property
-    def scheme(self) -> str: ...
-    @property
-    def arm(self) -> str: ...
-    @property
-    def alone(self) -> bool: ...
+Named = Row | OnTestSet | Trial  # what has the name of a row
 
 
 def row_name(one: Named) -> str:

@@ -2,11 +2,9 @@
 change, and how much training it saves. All of it follows from the trials.
 """
 
-from __future__ import annotations
-
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from ...experiments import noise
 from ...experiments.experiment import sample
@@ -20,19 +18,23 @@ from ...experiments.tuning import tune
 from ...notation import shortened
 from ...tasks.measures import Metric, title_of
 from .design import AT, NATS, Design, looks_of, losses_of
+from .result import Comparison, Row
 from .sentence import Finding, Unit
 
-if TYPE_CHECKING:
-    from .result import Comparison, Row
-
-Figures = dict[int, float]  # the test figure of each seed that finished with one
+Figures = Mapping[int, float]  # of each seed that has one
 
 
 class Arms(NamedTuple):
-    """The trials of a comparison by arm, budget and purpose."""
+    """The trials of a comparison by arm, budget and purpose; all but the first arm are compared with it."""
 
     trials: Sequence[Trial]
     metric: Metric
+    design: Design = Design()
+
+    @property
+    def names(self) -> list[str]:
+        """The arms in order."""
+        return list(dict.fromkeys(one.arm for one in self.trials))
 
     def of(self, arm: str, budget: float, role: str = "") -> list[Trial]:
         """The trials of an arm at a budget."""
@@ -40,32 +42,94 @@ class Arms(NamedTuple):
 
     def figures(self, arm: str, budget: float, role: str = "") -> Figures:
         """The test figure of each seed that finished with a finite one."""
-        return dict(sample(observed(self.of(arm, budget, role)), figure_on("test", self.metric)).values)
+        return sample(observed(self.of(arm, budget, role)), figure_on("test", self.metric)).values
 
-    def lost(self, arm: str, budget: float) -> set[int]:
-        """The seeds that ended without a figure."""
+    def lost(self, arm: str) -> set[int]:
+        """The seeds that ended without a figure at the largest budget."""
+        budget = self.design.largest
         return {one.seed for one in self.of(arm, budget)} - self.figures(arm, budget).keys()
+
+    def leads(self, arm: str, budget: float) -> dict[int, float]:
+        """The lead over the first arm, seed by seed."""
+        first = self.figures(self.names[0], budget)
+        return leads(self.figures(arm, budget), first, self.metric.higher_is_better)
+
+    def decision(self, arm: str) -> Decision:
+        """What the looks decide at the largest budget."""
+        first, *others = self.names
+        ours, theirs = ({one.seed for one in self.of(each, self.design.largest)} for each in (arm, first))
+        seeds = sorted(ours & theirs)
+        return follow(
+            self.leads(arm, self.design.largest),
+            seeds,
+            looks_of(self.design, max(FEWEST, len(seeds)), len(others)),
+            self.design.margin,
+            self.lost(arm),
+            self.lost(first),
+            Bounds(self.metric.least, self.metric.greatest),
+        )
+
+    @property
+    def still_open(self) -> list[str]:
+        """The arms that no look has decided yet."""
+        return [arm for arm in self.names[1:] if self.decision(arm).word == "open"]
+
+    @property
+    def floor(self) -> Floor | None:
+        """How far two arms that are the same lie apart."""
+        first, budget = self.names[0], self.design.largest
+        return noise.noise_floor(
+            self.figures(first, budget), self.figures(first, budget, "null") if self.design.null else None
+        )
+
+    def trend(self, arm: str) -> Trend | None:
+        """What larger budgets change in the lead."""
+        budgets, design = self.design.budgets, self.design
+        if len(budgets) < 2:
+            return None
+        found = [self.leads(arm, budget) for budget in budgets]
+        return trend(budgets, found, len(self.names) - 1, design.margin, AT if design.until_decided else ())
+
+    def ladder(self, arm: str) -> Ladder:
+        """An arm's losses at each number of tokens, of the seeds that have one at all of them."""
+        rungs = [self.of(arm, budget)[0] for budget in self.design.budgets]
+        found = [self.figures(arm, budget) for budget in self.design.budgets]
+        losses = {seed: [own[seed] for own in found] for seed in set.intersection(*map(set, found))}
+        return Ladder([float(one.tokens) for one in rungs], losses, float(rungs[0].cost.flops))
+
+    def multiplier(self, arm: str) -> Multiplier | None:
+        """How many times as much the worse arm of the largest budget takes for its loss."""
+        if len(self.design.budgets) < 2 or self.metric.higher_is_better:
+            return None
+        pair = arm, self.names[0]
+        better, other = pair if sum(self.leads(arm, self.design.largest).values()) >= 0 else pair[::-1]
+        return multiplier(self.ladder(better), self.ladder(other))
+
+
+def arms_of(result: Comparison) -> Arms:
+    """The arms of a comparison in which they are named alone."""
+    assert result.design is not None
+    return Arms(result.trials, result.metric, result.design)
 
 
 def findings(result: Comparison) -> list[Finding]:
     """What is known of each arm, the first one's own first."""
     if result.design is None:
         return scheme_findings(result)
-    design, rows = designed(result), result.rows
-    arms, (first, *others) = Arms(result.trials, result.metric), [row.arm for row in rows]
-    edges, floor, largest = at_edge(result), floor_of(result), design.largest
-    found = [Finding(first, Decision("open", None, 0), lost=len(arms.lost(first, largest)), at_edge=first in edges)]
-    for arm, row in zip(others, rows[1:], strict=True):
-        decision = decision_of(arms, arm, first, design, len(others))
+    arms, (first, *rows), edges = arms_of(result), result.rows, at_edge(result)
+    floor = arms.floor
+    found = [Finding(first.arm, Decision("open", None, 0), lost=len(arms.lost(first.arm)), at_edge=first.arm in edges)]
+    for row in rows:
+        decision = arms.decision(row.arm)
         found.append(Finding(
-            arm,
+            row.arm,
             decision,
             in_floors(decision.lead, floor) if floor and decision.lead else None,
-            trend_of(arms, arm, first, design, len(others)),
-            multiplier_of(arms, arm, first, design),
-            row.cost.flops / rows[0].cost.flops,
-            len(arms.lost(arm, largest)),
-            arm in edges,
+            arms.trend(row.arm),
+            arms.multiplier(row.arm),
+            row.cost.flops / first.cost.flops,
+            len(arms.lost(row.arm)),
+            row.arm in edges,
         ))  # fmt: skip
     return found
 
@@ -101,32 +165,23 @@ def joint_lead(found: Estimate, many: int, metric: Metric) -> Estimate:
     return lead if lead.n >= FEWEST else lead._replace(low=None, high=None)
 
 
-def designed(result: Comparison) -> Design:
-    """The design of a comparison of arms that are named alone."""
-    assert result.design is not None
-    return result.design
-
-
 def at_edge(result: Comparison) -> tuple[str, ...]:
     """The arms whose best learning rate is at the end of those tried."""
-    design = designed(result)
-    if not design.rates:
-        return ()
-    return tune(losses_of(result.trials, design.budgets[0]), [row.arm for row in result.rows], design.rates).at_edge
+    arms = arms_of(result)
+    losses, rates = losses_of(result.trials, arms.design.budgets[0]), arms.design.rates
+    return tune(losses, arms.names, rates).at_edge if rates else ()
 
 
 def detects(result: Comparison) -> Outlook | None:
     """What the seeds detect by the spread that was found: the largest of the arms that are open."""
     if result.design is None:
         return schemes_detect(result)
-    design, arms = designed(result), Arms(result.trials, result.metric)
-    first, *others = [row.arm for row in result.rows]
-    found = list[Outlook]()
-    for arm in others:
-        own = leads(arms.figures(arm, design.largest), arms.figures(first, design.largest), True)
-        if decision_of(arms, arm, first, design, len(others)).word == "open" and (spread := noise.spread(own)):
-            looks = looks_of(design, len(own), len(others)) if design.until_decided else None
-            found.append(outlook(spread, len(own), len(others), looks))
+    arms, found = arms_of(result), list[Outlook]()
+    for arm in arms.still_open:
+        own, many = arms.leads(arm, arms.design.largest), len(arms.names) - 1
+        if spread := noise.spread(own):
+            looks = looks_of(arms.design, len(own), many) if arms.design.until_decided else None
+            found.append(outlook(spread, len(own), many, looks))
     return max(found, key=lambda one: one.size, default=None)
 
 
@@ -146,61 +201,3 @@ def unit_of(metric: Metric) -> Unit:
     if metric.format.endswith("%}"):
         return Unit("points", metric.format.replace("%}", "f}"), 100.0)
     return Unit("nats" if metric == NATS else title_of(metric), metric.format)
-
-
-def decision_of(arms: Arms, arm: str, first: str, design: Design, many: int) -> Decision:
-    """What the looks decide at the largest budget."""
-    budget, metric = design.largest, arms.metric
-    seeds = sorted({one.seed for one in arms.of(first, budget)} & {one.seed for one in arms.of(arm, budget)})
-    return follow(
-        leads(arms.figures(arm, budget), arms.figures(first, budget), metric.higher_is_better),
-        seeds,
-        looks_of(design, max(FEWEST, len(seeds)), many),
-        design.margin,
-        arms.lost(arm, budget),
-        arms.lost(first, budget),
-        Bounds(metric.least, metric.greatest),
-    )
-
-
-def open_arms(trials: Sequence[Trial], design: Design, metric: Metric) -> set[str]:
-    """The arms that no look has decided yet."""
-    arms = Arms(trials, metric)
-    first, *others = dict.fromkeys(one.arm for one in trials)
-    return {arm for arm in others if decision_of(arms, arm, first, design, len(others)).word == "open"}
-
-
-def floor_of(result: Comparison) -> Floor | None:
-    """How far two arms that are the same lie apart."""
-    design, arms, first = designed(result), Arms(result.trials, result.metric), result.rows[0].arm
-    again = arms.figures(first, design.largest, "null") if design.null else None
-    return noise.noise_floor(arms.figures(first, design.largest), again)
-
-
-def trend_of(arms: Arms, arm: str, first: str, design: Design, many: int) -> Trend | None:
-    """What larger budgets change in the lead."""
-    if len(design.budgets) < 2:
-        return None
-    found = [
-        leads(arms.figures(arm, budget), arms.figures(first, budget), arms.metric.higher_is_better)
-        for budget in design.budgets
-    ]
-    return trend(design.budgets, found, many, design.margin, AT if design.until_decided else ())
-
-
-def ladder_of(arms: Arms, arm: str, design: Design) -> Ladder:
-    """An arm's losses at each number of tokens, of the seeds that have one at all of them."""
-    rungs = [arms.of(arm, budget) for budget in design.budgets]
-    found = [arms.figures(arm, budget) for budget in design.budgets]
-    seeds = set.intersection(*map(set, found))
-    cost = rungs[0][0].cost.flops
-    return Ladder([float(own[0].tokens) for own in rungs], {s: [own[s] for own in found] for s in seeds}, float(cost))
-
-
-def multiplier_of(arms: Arms, arm: str, first: str, design: Design) -> Multiplier | None:
-    """How many times as much the worse arm of the largest budget takes for its loss."""
-    if len(design.budgets) < 2 or arms.metric.higher_is_better:
-        return None
-    lead = leads(arms.figures(arm, design.largest), arms.figures(first, design.largest), False)
-    better, other = (arm, first) if sum(lead.values()) >= 0 else (first, arm)
-    return multiplier(ladder_of(arms, better, design), ladder_of(arms, other, design))
