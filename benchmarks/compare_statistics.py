@@ -20,8 +20,7 @@ import numpy as np
 
 from splitstep.experiments.ladder import Trend, leads, trend
 from splitstep.experiments.looks import Decision, Looks, follow
-from splitstep.experiments.noise import in_floors, noise_floor
-from splitstep.experiments.outlook import outlook
+from splitstep.experiments.noise import in_floors, noise_floor, outlook
 from splitstep.experiments.statistics import estimate, student_t
 from splitstep.support.provenance import stamp
 

@@ -23,6 +23,7 @@ from ..support.documents import half_character
 from ..support.provenance import COMMAND
 from ..support.words import listed, one_line
 from .meant import option_meant, value_after, verb_meant
+from .verb import derived
 from .verbs import VERBS, typed
 
 WRONG_INPUT, INTERRUPTED, PIPE_CLOSED, TERMINATED = 2, 130, 141, 143
@@ -87,7 +88,7 @@ CONTINUING, CONTINUED = (
     "interrupted: the same command continues, and keeps what is finished.",
 )
 for name, one in VERBS.items():
-    app.command(name)(one.derived())
+    app.command(name)(derived(*one))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,17 +31,18 @@ def entries_like(incomplete: str) -> list[str]:
 
 COMPLETED = {"recipe": recipes_like, "name": recipes_like, "notations": schemes_like, "changes": entries_like}
 JSON = "Print the result as one JSON document instead of text."
-Act = Callable[[dict[str, Any], bool], None]  # what a verb does with its values, and whether as JSON
+Door = Callable[..., Any]
+Act = Callable[[Door, dict[str, Any], bool], None]  # what a verb does with a door and its values, and whether as JSON
 
 
-def derived(function: Callable[..., Any], act: Act) -> Callable[..., None]:
+def derived(function: Door, act: Act) -> Callable[..., None]:
     """The function that a command line is read for; `act` gets the values by name."""
     told, parameters = read_help(function.__doc__), parameters_of(function)
 
     def run(**given: Any) -> None:
         as_json = given.pop("json")
         empty = {one.name for one in parameters if given.get(one.name) in (None, [])}
-        act({one.name: one.default if one.name in empty else given[one.name] for one in parameters}, as_json)
+        act(function, {one.name: one.default if one.name in empty else given[one.name] for one in parameters}, as_json)
 
     shown = [declared(one, *told.parameters.get(one.name, (None, ""))) for one in parameters if one.form != "lines"]
     shown.append(keyword("json", Annotated[bool, typer.Option("--json", help=JSON)], False))
@@ -73,7 +74,7 @@ def keyword(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
-def called(function: Callable[..., Any], values: Mapping[str, Any]) -> Any:
+def called(function: Door, values: Mapping[str, Any]) -> Any:
     """The function called with values by name."""
     signature = inspect.signature(function)
     given = OrderedDict((name, values[name]) for name in signature.parameters if name in values)

@@ -6,7 +6,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
@@ -14,14 +14,13 @@ import typer
 from ..doors import compare, distil, lists, looks, runs, studies
 from ..support.provenance import COMMAND
 from ..support.typed import json_text
-from .verb import called, derived, standard_input
+from .verb import Act, Door, called, standard_input
 
 if TYPE_CHECKING:
     from ..report.result import Report
     from ..training.processes import Stop
 
 Values = dict[str, Any]
-Door = Callable[..., Any]
 DIVERGED = 1  # the exit code: the input was right, and yet there is no model
 BROKEN = 1  # likewise, and a promise is broken
 
@@ -30,11 +29,7 @@ class Verb(NamedTuple):
     """A verb: its function, and what is done with its values."""
 
     function: Door
-    act: Callable[[Door, Values, bool], None]
-
-    def derived(self) -> Callable[..., None]:
-        """What a command line is read for."""
-        return derived(self.function, lambda values, as_json: self.act(self.function, values, as_json))
+    act: Act
 
 
 def show(result: Report, as_json: bool) -> None:

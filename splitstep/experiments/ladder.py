@@ -93,8 +93,8 @@ class Multiplier(NamedTuple):
     reason: str = ""
 
 
-def multiplier(better: Ladder, other: Ladder, at: int = -1) -> Multiplier:
-    """The tokens of the other arm at a budget over those in which the better arm reaches the same loss on its ladder.
+def multiplier(better: Ladder, other: Ladder) -> Multiplier:
+    """The tokens of the other arm at the largest budget over those in which the better arm reaches the same loss.
 
     They are FLOPs if the arms' costs differ. Losses are linear in log tokens between two budgets, which makes the
     multiplier a little too small, for true curves are convex.
@@ -103,11 +103,11 @@ def multiplier(better: Ladder, other: Ladder, at: int = -1) -> Multiplier:
     dearer = 0.0 if same else math.log(other.cost / better.cost)
     reasons, logs = list[str](), dict[int, float]()
     for seed in sorted(better.losses.keys() & other.losses.keys()):
-        own, goal = better.losses[seed], other.losses[seed][at]
+        own, goal = better.losses[seed], other.losses[seed][-1]
         if reason := beyond_reach(own, goal):
             reasons.append(f"{reason} with seed {seed}")
         else:
-            logs[seed] = math.log(other.tokens[at]) + dearer - reached(better.tokens, own, goal)
+            logs[seed] = math.log(other.tokens[-1]) + dearer - reached(better.tokens, own, goal)
     unit = "tokens" if same else "FLOPs"
     by_seed = {seed: math.exp(one) for seed, one in logs.items()}
     mean = None if reasons else estimate(list(logs.values()))

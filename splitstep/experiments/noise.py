@@ -1,10 +1,13 @@
-"""The noise floor: how far two arms that are the same lie apart, seed by seed. It decides nothing and is no margin."""
+"""The noise floor: how far two arms that are the same lie apart, seed by seed. It decides nothing and is no margin. And
+what an experiment can show before it is run: the difference that its seeds detect."""
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
-from .statistics import FEWEST, LEVEL, ROUNDING, Estimate, jointly, student_t
+from .looks import Looks
+from .statistics import FEWEST, LEVEL, POWER, ROUNDING, Estimate, jointly, noncentrality, student_t
 
 
 class Floor(NamedTuple):
@@ -24,9 +27,9 @@ class Floor(NamedTuple):
         low, high = (self.sd * math.sqrt((self.n - 1) / float(chdtri(self.n - 1, tail))) for tail in tails)
         return self._replace(low=low, high=high)
 
-    def band(self, n: int, level: float = LEVEL) -> float:
+    def band(self, n: int) -> float:
         """t s / sqrt(n): how far from zero a mean of n such differences is found by chance."""
-        return student_t(self.n, level) * self.sd / math.sqrt(n)
+        return student_t(self.n, LEVEL) * self.sd / math.sqrt(n)
 
 
 def spread(values: Mapping[int, float], scale: float = 1.0, paired: bool = True) -> Floor | None:
@@ -58,3 +61,31 @@ def in_floors(lead: Estimate, floor: Floor) -> Estimate:
         return Estimate(mean, None, None, lead.n)
     low = wide.low / (known.high if wide.low > 0 else known.low)
     return Estimate(mean, low, wide.high / (known.low if wide.high > 0 else known.high), lead.n)
+
+
+class Outlook(NamedTuple):
+    """The true difference that is shown with the given probability, with an interval as its spread has one."""
+
+    size: float
+    low: float
+    high: float
+    seeds: int
+    power: float
+
+
+def outlook(spread: Floor, seeds: int, many: int, looks: Looks | None = None, power: float = POWER) -> Outlook:
+    """What this many seeds detect, or all looks together, where differences have this spread."""
+    fixed = noncentrality(seeds, 1 - (1 - LEVEL) / many, power) / math.sqrt(seeds)
+    factor = fixed if looks is None else looked_at(looks, power)
+    size, low, high = (factor * sd for sd in spread[:3])
+    return Outlook(size, low, high, looks.at[-1] if looks else seeds, power)
+
+
+@lru_cache
+def looked_at(looks: Looks, power: float) -> float:
+    """The difference that all looks together detect, in standard deviations of one seed's: the last look alone needs a
+    larger one."""
+    from scipy.optimize import brentq
+
+    last = noncentrality(looks.at[-1], 1 - looks.level, power) / math.sqrt(looks.at[-1])
+    return float(brentq(lambda size: looks.power(size) - power, 0.0, last, xtol=1e-4))  # pyright: ignore[reportArgumentType]

@@ -6,7 +6,8 @@ import pickle
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import Any
@@ -28,8 +29,10 @@ from splitstep.shape import FORMAT
 TINY: dict[str, Any] = {"layers": 1, "width": 8, "heads": 2, "ffn": 8}
 
 
-def refused(error: pytest.ExceptionInfo[BaseException], *words: str) -> None:
-    """The message is one line and holds these words."""
+def refused(wrong: Callable[[], object], *words: str) -> None:
+    """The call is refused in one line that holds these words."""
+    with pytest.raises(ValueError, match=r".") as error:
+        wrong()
     text = str(error.value)
     assert "\n" not in text
     for word in words:
@@ -39,96 +42,81 @@ def refused(error: pytest.ExceptionInfo[BaseException], *words: str) -> None:
 # Configurations; wrong notations are in tests/core/test_notation.py, and more in tests/models/test_model_refusals.py
 
 
+ENTRIES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+    ({"scheme": "macron"}, ("macron", "Did you mean macaron?")),
+    ({"scheme": "no-such-row"}, ("Unknown scheme 'no-such-row'", "lie, lie-postnorm", "F0/2 A F1/2")),
+    ({"scheme": "A F F"}, ("Field F advances by 2",)),
+    ({"scheme": "A G F"}, ("'A G F'", "needs a field G", "A (attention)", "F (feed-forward)", "N, M, P")),
+    ({"kv_heads": 3}, ("2 heads cannot share 3 key-value heads",)),
+    *(({name: 0}, (f"{name}=0", "positive")) for name in ("heads", "width", "ffn", "vocab_size", "kv_heads")),
+    *(({name: -1}, (f"{name}=-1", "positive")) for name in ("layers", "kv_heads")),
+    *(({name: -1.0}, (f"{name}=-1.0", "positive")) for name in ("norm_eps", "init_std")),
+    *(({"step": x}, (f"step={x}", "positive")) for x in (0.0, math.nan, math.inf)),
+    *(({name: 10**20}, (f"{name}={10**20} is too large",)) for name in ("max_positions", "vocab_size")),
+    ({"token_types": 10**12}, (f"token_types={10**12}", "at most 100,000,000")),
+    ({"layers": 10**8}, ("layers=100000000 is too large", "at most 10,000.")),
+    ({"width": 10**12, "heads": 1}, (f"width={10**12} is too large", "at most 100,000,000.")),
+    ({"ffn": 10**9}, ("ffn=1000000000 is too large", "at most 100,000,000.")),
+    ({"ffn": [8, 8, 8]}, ("ffn lists 3 widths", "1 feed-forward field.")),
+    ({"dropout": 1.0}, ("dropout=1.0", "[0, 1)")),
+    ({"attention_dropout": -0.1}, ("attention_dropout=-0.1", "[0, 1)")),
+    ({"activation": "gellu"}, ("activation='gellu'", "'gelu'")),
+    ({"norm": "layr"}, ("norm='layr'", "Did you mean 'layer'?")),
+    ({"dropuot": 0.1}, ("dropuot=0.1", "did you mean dropout?")),
+    ({"n_layer": 3}, ("n_layer=3", "did you mean layers?")),
+    ({"zzz": 3}, ("zzz=3", "the entries are", "scheme")),
+    ({"pad_token_id": 300}, ("pad_token_id=300", "vocab_size=256")),
+    ({"activation": {"F0": "relu"}}, ("activation={'F0': 'relu'}", "feed-forward fields: F.")),
+    ({"activation": {"F": "rellu"}}, ("activation='rellu'", "Did you mean 'relu'?")),
+    ({"letters": {"A": {"bias_start": 1.0}}}, ("letters.A.bias_start=1.0", "positions=rotary")),
+    ({"rotary_bias": 1.0, "positions": "rotary", "bias": False}, ("letters.A.bias_start=1.0", "bias=true")),
+    ({"rotary_bias": math.inf, "positions": "rotary"}, ("letters.A: option bias_start is inf", "finite")),
+    ({"layers": "two"}, ("layers is 'two', and needs a whole number",)),
+    ({"layers": True}, ("layers is True, and needs a whole number",)),
+    ({"width": 8.0}, ("width is 8.0, and needs a whole number",)),
+    ({"positions": "learnt"}, ('or "learned" or "rotary"; did you mean "learned"?',)),
+    ({"init": "zeros"}, ('init is \'zeros\', and needs "normal" or "xavier"',)),
+    ({"bias": 3}, ("bias is 3, and needs true or false",)),
+    ({"ffn": "wide"}, ("ffn is 'wide', and needs a whole number or a list of whole numbers",)),
+    ({"ffn": [8, 1.5]}, ("ffn[1] is 1.5, and needs a whole number",)),
+    ({"activation": 3}, ("activation is 3, and needs text or entries of its own",)),
+    ({"activation": {"F": 3}}, ("activation.F is 3, and needs text",)),
+    ({"step": "1"}, ("step is '1', and needs a number",)),
+    ({"kv_heads": "all"}, ("kv_heads is 'all', and needs a whole number or nothing",)),
+    ({"norm": None}, ("norm is None, and needs text",)),
+]
+TOKENS = torch.zeros(1, 9, dtype=torch.long)
+STEPS = ss.uniform({"A": lambda t, x, c: x, "G": lambda t, x, c: x}, 1.0, 1)
+IMAGES, PAIRS = partial(ss.ImageConfig, image_size=8, patch=4, **TINY), partial(ss.TranslationConfig, **TINY)
+REQUESTS: list[tuple[Callable[[], object], tuple[str, ...]]] = [
+    (lambda: ss.integrate(ss.scheme("lie"), STEPS, TOKENS), ("'A F' needs A, F", "step has A, G", "has no field F")),
+    (lambda: IMAGES(image_size=10), ("image_size=10 is not divisible by patch=4",)),
+    (lambda: IMAGES(patch=0), ("patch=0 must be a positive number",)),
+    (lambda: ss.SplitstepForImageClassification(IMAGES())(torch.zeros(2, 1, 12, 8)), ("(2, 1, 12, 8)",)),
+    (lambda: PAIRS(decoder_layers=0), ("decoder_layers=0 must be a positive number",)),
+    (lambda: PAIRS(label_smoothing=1.5), ("label_smoothing=1.5 is a probability",)),
+    (lambda: ss.SplitstepForTranslation(PAIRS(decoder_layers=1))(TOKENS), ("labels or decoder_input_ids",)),
+    *(
+        (lambda config=config, build=build: build(config(max_positions=8, **TINY))(TOKENS),
+         ("9 tokens ", "max_positions=8", "shorten the input"))
+        for config, build in (
+            (ss.CausalConfig, ss.SplitstepForCausalLM),
+            (ss.MaskedConfig, ss.SplitstepForMaskedLM),
+            (ss.SequenceConfig, ss.SplitstepForSequenceClassification),
+        )
+    ),
+]  # fmt: skip
+
+
+def causal(entries: dict[str, Any]) -> ss.SplitstepForCausalLM:
+    return ss.SplitstepForCausalLM(ss.CausalConfig(**(TINY | entries)))
+
+
 @pytest.mark.parametrize(
-    ("entries", "words"),
-    [
-        ({"scheme": "macron"}, ("macron", "Did you mean macaron?")),
-        ({"scheme": "no-such-row"}, ("Unknown scheme 'no-such-row'", "lie, lie-postnorm", "F0/2 A F1/2")),
-        ({"scheme": "A F F"}, ("Field F advances by 2",)),
-        ({"scheme": "A G F"}, ("'A G F'", "needs a field G", "A (attention)", "F (feed-forward)", "N, M, P")),
-        ({"kv_heads": 3}, ("2 heads cannot share 3 key-value heads",)),
-        *(({name: 0}, (f"{name}=0", "positive")) for name in ("heads", "width", "ffn", "vocab_size", "kv_heads")),
-        *(({name: -1}, (f"{name}=-1", "positive")) for name in ("layers", "kv_heads")),
-        *(({name: -1.0}, (f"{name}=-1.0", "positive")) for name in ("norm_eps", "init_std")),
-        *(({"step": x}, (f"step={x}", "positive")) for x in (0.0, math.nan, math.inf)),
-        *(({name: 10**20}, (f"{name}={10**20} is too large",)) for name in ("max_positions", "vocab_size")),
-        ({"token_types": 10**12}, (f"token_types={10**12}", "at most 100,000,000")),
-        ({"layers": 10**8}, ("layers=100000000 is too large", "at most 10,000.")),
-        ({"width": 10**12, "heads": 1}, (f"width={10**12} is too large", "at most 100,000,000.")),
-        ({"ffn": 10**9}, ("ffn=1000000000 is too large", "at most 100,000,000.")),
-        ({"ffn": [8, 8, 8]}, ("ffn lists 3 widths", "1 feed-forward field.")),
-        ({"dropout": 1.0}, ("dropout=1.0", "[0, 1)")),
-        ({"attention_dropout": -0.1}, ("attention_dropout=-0.1", "[0, 1)")),
-        ({"activation": "gellu"}, ("activation='gellu'", "'gelu'")),
-        ({"norm": "layr"}, ("norm='layr'", "Did you mean 'layer'?")),
-        ({"dropuot": 0.1}, ("dropuot=0.1", "did you mean dropout?")),
-        ({"n_layer": 3}, ("n_layer=3", "did you mean layers?")),
-        ({"zzz": 3}, ("zzz=3", "the entries are", "scheme")),
-        ({"pad_token_id": 300}, ("pad_token_id=300", "vocab_size=256")),
-        ({"activation": {"F0": "relu"}}, ("activation={'F0': 'relu'}", "feed-forward fields: F.")),
-        ({"activation": {"F": "rellu"}}, ("activation='rellu'", "Did you mean 'relu'?")),
-        ({"letters": {"A": {"bias_start": 1.0}}}, ("letters.A.bias_start=1.0", "positions=rotary")),
-        ({"rotary_bias": 1.0, "positions": "rotary", "bias": False}, ("letters.A.bias_start=1.0", "bias=true")),
-        ({"rotary_bias": math.inf, "positions": "rotary"}, ("letters.A: option bias_start is inf", "finite")),
-        ({"layers": "two"}, ("layers is 'two', and needs a whole number",)),
-        ({"layers": True}, ("layers is True, and needs a whole number",)),
-        ({"width": 8.0}, ("width is 8.0, and needs a whole number",)),
-        ({"positions": "learnt"}, ('or "learned" or "rotary"; did you mean "learned"?',)),
-        ({"init": "zeros"}, ('init is \'zeros\', and needs "normal" or "xavier"',)),
-        ({"bias": 3}, ("bias is 3, and needs true or false",)),
-        ({"ffn": "wide"}, ("ffn is 'wide', and needs a whole number or a list of whole numbers",)),
-        ({"ffn": [8, 1.5]}, ("ffn[1] is 1.5, and needs a whole number",)),
-        ({"activation": 3}, ("activation is 3, and needs text or entries of its own",)),
-        ({"activation": {"F": 3}}, ("activation.F is 3, and needs text",)),
-        ({"step": "1"}, ("step is '1', and needs a number",)),
-        ({"kv_heads": "all"}, ("kv_heads is 'all', and needs a whole number or nothing",)),
-        ({"norm": None}, ("norm is None, and needs text",)),
-    ],
-    ids=str,
+    ("wrong", "words"), [*((partial(causal, entries), words) for entries, words in ENTRIES), *REQUESTS]
 )
-def test_a_wrong_entry_is_refused_in_one_line(entries: dict[str, Any], words: tuple[str, ...]) -> None:
-    with pytest.raises(ValueError, match=r".") as error:
-        ss.SplitstepForCausalLM(ss.CausalConfig(**(TINY | entries)))
-    refused(error, *words)
-
-
-def test_a_step_without_its_field_names_what_is_there() -> None:
-    steps = ss.uniform({"A": lambda t, x, c: x, "G": lambda t, x, c: x}, 1.0, 1)
-    with pytest.raises(ValueError, match=r"^.* 'A F' needs A, F.* the step has A, G") as error:
-        ss.integrate(ss.scheme("lie"), steps, torch.zeros(1))
-    refused(error, "has no field F")
-
-
-def test_images_must_fit_their_patches() -> None:
-    with pytest.raises(ValueError, match=r"image_size=10 is not divisible by patch=4"):
-        ss.ImageConfig(image_size=10, patch=4, **TINY)
-    with pytest.raises(ValueError, match=r"patch=0 must be a positive number"):
-        ss.ImageConfig(patch=0, **TINY)
-    model = ss.SplitstepForImageClassification(ss.ImageConfig(image_size=8, patch=4, **TINY))
-    with pytest.raises(ValueError, match=r"\(2, 1, 12, 8\)"):
-        model(torch.zeros(2, 1, 12, 8))
-
-
-def test_too_many_tokens_for_learned_positions_are_refused() -> None:
-    tokens = torch.zeros(1, 9, dtype=torch.long)
-    for config, build in (
-        (ss.CausalConfig, ss.SplitstepForCausalLM),
-        (ss.MaskedConfig, ss.SplitstepForMaskedLM),
-        (ss.SequenceConfig, ss.SplitstepForSequenceClassification),
-    ):
-        with pytest.raises(ValueError, match=r"9 tokens .* max_positions=8") as error:
-            build(config(max_positions=8, **TINY))(tokens)
-        refused(error, "shorten the input")
-
-
-def test_a_translation_without_a_target_says_what_is_needed() -> None:
-    with pytest.raises(ValueError, match=r"decoder_layers=0 must be a positive number"):
-        ss.TranslationConfig(decoder_layers=0, **TINY)
-    with pytest.raises(ValueError, match=r"label_smoothing=1\.5 is a probability"):
-        ss.TranslationConfig(label_smoothing=1.5, **TINY)
-    model = ss.SplitstepForTranslation(ss.TranslationConfig(decoder_layers=1, **TINY))
-    with pytest.raises(ValueError, match=r"labels or decoder_input_ids"):
-        model(torch.ones(1, 3, dtype=torch.long))
+def test_a_wrong_entry_or_input_is_refused_in_one_line(wrong: Callable[[], object], words: tuple[str, ...]) -> None:
+    refused(wrong, *words)
 
 
 # Checkpoints
@@ -161,9 +149,7 @@ def test_a_truncated_checkpoint_and_another_file_are_refused(checkpoint: Path, k
     file = checkpoint / "model.safetensors"
     data = file.read_bytes()
     file.write_bytes(b"\x80\x04 what is this? " * 100 if kept is None else data[: int(kept * len(data))])
-    with pytest.raises(ValueError, match=r"damaged") as error:
-        load(checkpoint)
-    refused(error, str(checkpoint), "copy the checkpoint again")
+    refused(lambda: load(checkpoint), "damaged", str(checkpoint), "copy the checkpoint again")
 
 
 class Bomb:
@@ -184,11 +170,8 @@ def test_a_pickled_checkpoint_is_refused_and_never_opened(checkpoint: Path, name
     mark = checkpoint / "mark"
     with (checkpoint / name).open("wb") as file:
         pickle.dump({**model.state_dict(), "bomb": Bomb(mark)}, file)
-    with pytest.raises(ValueError, match=r"pickle") as error:
-        load(checkpoint, **how)
-    refused(error, "does not open")
-    with pytest.raises(ValueError, match=r"pickle"):
-        ss.SplitstepForCausalLM.from_pretrained(checkpoint, **how)
+    refused(lambda: load(checkpoint, **how), "pickle", "does not open")
+    refused(lambda: ss.SplitstepForCausalLM.from_pretrained(checkpoint, **how), "pickle")
     assert not mark.exists()
     pickle.loads((checkpoint / name).read_bytes())
     assert mark.exists()  # it would have gone off
@@ -220,17 +203,13 @@ def test_a_checkpoint_that_does_not_fit_its_config_is_refused(
     checkpoint: Path, entries: dict[str, Any], words: tuple[str, ...]
 ) -> None:
     rewrite(checkpoint, **entries)
-    with pytest.raises(ValueError, match=r"does not fit its config") as error:
-        load(checkpoint)
-    refused(error, str(checkpoint), "config.json", *words)
+    refused(lambda: load(checkpoint), "does not fit its config", str(checkpoint), "config.json", *words)
 
 
 def test_a_config_from_a_newer_version_is_refused(checkpoint: Path) -> None:
     rewrite(checkpoint, format=FORMAT + 1, something_new="yes")
     for read in (load, transformers.AutoConfig.from_pretrained, ss.CausalConfig.from_pretrained):
-        with pytest.raises(ValueError, match=r"newer") as error:
-            read(checkpoint)
-        refused(error, f"format {FORMAT + 1}", "pip install -U splitstep")
+        refused(partial(read, checkpoint), "newer", f"format {FORMAT + 1}", "pip install -U splitstep")
 
 
 @pytest.mark.parametrize("format", ["2", None, 0, -1, 1.5])

@@ -13,7 +13,6 @@ from splitstep.models.cost import TOLERANCE
 from splitstep.models.leaks import leak_of
 from splitstep.opening.others import build
 from splitstep.recipe import Recipe
-from splitstep.schemes import scheme
 from splitstep.shelf import SHELF
 from splitstep.studies.compare.arms import KNOWN, fitted_arms, read_arms
 from splitstep.training import train
@@ -165,8 +164,3 @@ def test_networks_of_others_have_the_size_and_tying_of_the_first_arm(
     assert found == [size, size, (size[0], 1, *size[2:])]
     assert others[1].around.positions == "learned", "rotary positions are inside of attention"
     assert [one.fit.ratio for one in arms] == pytest.approx([1.0] * 4, abs=0.02)
-
-
-def test_a_row_of_the_shelf_is_the_scheme_of_its_name() -> None:
-    for name in ("parallel", "macaron", "conformer", "midpoint", "heun", "rk4"):
-        assert SHELF[name].entries == {"scheme": str(scheme(name))}

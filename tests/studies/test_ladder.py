@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from splitstep.experiments.ladder import Ladder, Trend, leads, move_of, multiplier, trend
+from splitstep.experiments.ladder import Ladder, Trend, leads, multiplier, trend
 from splitstep.experiments.looks import Looks
 
 BUDGETS = (1, 3, 9)
-DRAWS = 2000
 JITTER = np.random.default_rng(0).normal(0, 1, 8)
 JITTER = ((JITTER - JITTER.mean()) / JITTER.std(ddof=1)).tolist()  # mean 0, standard deviation 1
 
@@ -50,17 +49,6 @@ def test_each_word(means: tuple[float, ...], margin: float | None, word: str) ->
     assert [one.mean for one in found.means] == pytest.approx(means)
 
 
-def test_words_take_both_signs_that_are_shown() -> None:
-    words = {(slope, small, large): move_of(slope, small, large, True)
-             for slope in (-1, 0, 1) for small in (-1, 0, 1) for large in (-1, 0, 1)}  # fmt: skip
-    turned = {key for key in words if key[1] * key[2] == -1}
-    assert {key for key, word in words.items() if word == "turns"} == turned
-    assert {key for key, word in words.items() if word == "holds"} == {k for k in words if not k[0]} - turned
-    assert {key for key, word in words.items() if word == "moves"} == {k for k in words if k[0] and not k[1]}
-    assert {key[0] * key[1] for key, word in words.items() if word == "grows"} == {1}
-    assert {key[0] * key[1] for key, word in words.items() if word == "fades"} == {-1}
-
-
 def test_the_slope_is_per_tripling_and_its_interval_is_over_seeds() -> None:
     """Three ladders by hand: changes of 0.02, -0.01 and 0.05 over two triplings, and one in the middle that no slope
     of three equally spaced budgets sees."""
@@ -93,29 +81,6 @@ def test_only_seeds_with_all_budgets_count_and_few_show_nothing() -> None:
     assert trend((1,), steady((0.1,)))[:2] == ("open", None)
 
 
-def words_of(means: tuple[float, ...], margin: float | None) -> dict[str, float]:
-    """How often each word is said of leads with these true means; seeds have differences of their own."""
-    random, found = np.random.default_rng(7), list[str]()
-    own, apart = random.normal(0, 0.01, (DRAWS, 8)), random.normal(0, 0.006, (DRAWS, 3, 8))
-    for k in range(DRAWS):
-        drawn = [dict(enumerate((mean + own[k] + apart[k, b]).tolist())) for b, mean in enumerate(means)]
-        found.append(trend(BUDGETS, drawn, margin=margin).word)
-    return {word: found.count(word) / DRAWS for word in ("grows", "fades", "moves", "turns", "holds", "open")}
-
-
-@pytest.mark.parametrize(("means", "margin", "wrong"), [
-    ((0.00, 0.00, 0.00), None, ["grows", "fades", "moves", "turns"]),
-    ((0.05, 0.05, 0.05), None, ["grows", "fades", "moves", "turns"]),
-    ((0.00, 0.02, 0.04), None, ["grows", "fades", "turns"]),  # no lead at the smallest budget
-    ((0.04, 0.02, 0.00), None, ["grows", "turns"]),
-    ((0.02, 0.02, 0.03), 0.01, ["holds"]),  # at the margin
-])  # fmt: skip
-def test_each_word_is_wrong_in_5_per_cent_at_most(means: tuple, margin: float | None, wrong: list[str]) -> None:
-    said = words_of(means, margin)
-    assert sum(said[word] for word in wrong) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / DRAWS)
-    assert max(said.values()) < 1
-
-
 TOKENS = (1e6, 3e6, 9e6)
 
 
@@ -143,12 +108,6 @@ def test_where_costs_differ_the_multiplier_is_of_flops() -> None:
 def test_costs_that_are_nearly_equal_are_the_same() -> None:
     better, other = Ladder(TOKENS, {0: (3.0, 2.5, 2.2)}, 1000), Ladder(TOKENS, {0: (3.2, 2.8, 2.5)}, 1004)
     assert multiplier(better, other)[::2] == ({0: pytest.approx(3.0, rel=1e-12)}, "tokens")
-
-
-def test_the_multiplier_at_a_smaller_budget() -> None:
-    better, other = Ladder(TOKENS, {0: (3.0, 2.5, 2.2)}), Ladder(TOKENS, {0: (3.2, 2.75, 2.5)})
-    assert multiplier(better, other, 1).by_seed == {0: pytest.approx(math.sqrt(3))}
-    assert multiplier(better, other, 0).reason == "the loss is reached below the smallest budget with seed 0"
 
 
 @pytest.mark.parametrize(("own", "goal", "why"), [

@@ -1,4 +1,5 @@
-"""The noise floor against scipy's chi-squared intervals and simulated coverage."""
+"""The noise floor against scipy's chi-squared intervals and simulated coverage; what a plan promises against the
+noncentral t."""
 
 import math
 
@@ -6,8 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from splitstep.experiments.noise import Floor, in_floors, noise_floor
-from splitstep.experiments.statistics import Estimate, estimate, jointly
+from splitstep.experiments.looks import Looks
+from splitstep.experiments.noise import Floor, in_floors, noise_floor, outlook
+from splitstep.experiments.statistics import Estimate, jointly
 
 DRAWS = 4000
 MISSED = 3 * math.sqrt(0.05 * 0.95 / DRAWS)  # three standard errors of a share of 5%
@@ -49,21 +51,6 @@ def test_the_band_holds_mean_differences_of_an_arm_to_itself() -> None:
     assert outside / DRAWS == pytest.approx(0.05, abs=MISSED)
 
 
-@pytest.mark.parametrize("lead", [0.0, 0.2, -0.9])
-def test_the_ratio_to_the_floor_covers_in_95_per_cent_at_least(lead: float) -> None:
-    random, sd, missed = np.random.default_rng(1), 0.3, 0
-    for null, other in zip(random.normal(0, sd, (DRAWS, 8)), random.normal(lead, 0.25, (DRAWS, 5)), strict=True):
-        floor, found = noise_floor(dict.fromkeys(range(8), 0.0), by_seed(null)), estimate(other.tolist())
-        assert floor is not None
-        assert found is not None
-        ratio = in_floors(found, floor)
-        assert ratio.low is not None
-        assert ratio.high is not None
-        assert ratio.low < ratio.mean < ratio.high
-        missed += not ratio.low <= lead / sd <= ratio.high
-    assert missed / DRAWS <= 0.05 + MISSED
-
-
 def test_the_ratio_s_ends_are_those_of_two_wider_intervals() -> None:
     floor = Floor(0.5, 0.4, 0.6, 9)
     lead = Estimate(1.5, 1.0, 2.0, 6)
@@ -73,3 +60,32 @@ def test_the_ratio_s_ends_are_those_of_two_wider_intervals() -> None:
     assert wide.high is not None
     assert in_floors(lead, floor) == pytest.approx((3.0, wide.low / high, wide.high / low, 6), rel=1e-9)
     assert in_floors(Estimate(0.2, None, None, 2), floor) == (0.4, None, None, 2)
+
+
+SPREAD = Floor(0.01, 0.006, 0.02, 8)
+
+
+def power_of(size: float, seeds: int, many: int) -> float:
+    """That of a one-sided test at half the level of the interval."""
+    t = stats.t.ppf(1 - 0.025 / many, seeds - 1)
+    return float(stats.nct.sf(t, seeds - 1, size / SPREAD.sd * math.sqrt(seeds)))
+
+
+@pytest.mark.parametrize("power", [0.5, 0.8, 0.95])
+@pytest.mark.parametrize(("seeds", "many"), [(3, 1), (8, 1), (8, 14), (30, 3)])
+def test_the_detectable_difference_has_its_power_by_the_noncentral_t(seeds: int, many: int, power: float) -> None:
+    found = outlook(SPREAD, seeds, many, power=power)
+    assert power_of(found.size, seeds, many) == pytest.approx(power, rel=1e-6)
+    assert (found.low, found.high) == pytest.approx((0.6 * found.size, 2 * found.size))
+    assert (found.seeds, found.power) == (seeds, power)
+
+
+@pytest.mark.parametrize("many", [1, 3])
+def test_looks_detect_less_than_fixed_seeds_and_more_than_their_last_look_alone(many: int) -> None:
+    looks = Looks(many=many)
+    found = outlook(SPREAD, 12, many, looks)
+    assert looks.power(found.size / SPREAD.sd) == pytest.approx(0.8, abs=1e-3)
+    t = 1 - looks.level / 2
+    alone = stats.nct.sf(stats.t.ppf(t, 11), 11, found.size / SPREAD.sd * math.sqrt(12))
+    assert alone < 0.8 < power_of(found.size, 12, many)
+    assert found.seeds == 12

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,11 +25,15 @@ from splitstep.studies.compare.campaign import Campaign, planned_stages
 from splitstep.studies.compare.design import MOST_SEEDS, Design
 from splitstep.studies.compare.outline import Outline, announced, totals
 from splitstep.studies.compare.pace import Pace, makespan
-from splitstep.studies.compare.planning import PILOTS, Question, measured, plan_of, seconds_of
-from splitstep.studies.compare.sizing import (
+from splitstep.studies.compare.planning import (
+    PILOTS,
     SIZES,
+    Question,
     filled,
+    measured,
     more_seeds,
+    plan_of,
+    seconds_of,
     sized,
     smaller_batches,
     steps_for,
@@ -51,7 +55,8 @@ def question(text: Path, minutes: float = 10.0, design: Design | None = None) ->
         changed = [Entrant(one.changed({"scheme": name}), name, name, alone=True) for name in ("lie", "macaron")]
         return [Fitted(each, Fit(None, Cost(1, 1, 1, 1), 1.0)) for each in changed]
 
-    return Question(recipe, fitted, recipe.load_task(), range(5), design or Design(), minutes, paces=PACES)
+    task, tokens = recipe.load_task(), text.stat().st_size * 9 // 10
+    return Question(recipe, fitted, task, tokens, range(5), design or Design(), minutes, paces=PACES)
 
 
 @pytest.fixture
@@ -98,7 +103,7 @@ def test_a_plan_has_all_runs_that_may_be_needed(text: Path) -> None:
 
 @pytest.mark.parametrize("minutes", [3.0, 6.0, 8.0])
 def test_the_steps_are_the_most_that_fit(minutes: float, text: Path, place: Workplace) -> None:
-    asked = question(text, minutes)._replace(task=SimpleNamespace(describe=dict))  # which has no text
+    asked = question(text, minutes)._replace(text=None)
     steps = steps_for(asked, 2)
 
     def seconds(steps: int) -> float:
@@ -160,8 +165,8 @@ def test_ten_minutes_are_filled_by_a_megabyte_and_not_by_fifty_thousand_bytes(
     minutes = []
     for size in (50_000, 1_000_000, 20_000_000):
         (tmp_path / "text.txt").write_bytes(b"0123456789" * (size // 10))
-        asked, text = question(tmp_path / "text.txt", 9.5), size * 9 // 10
-        asked = asked._replace(recipe=smaller_batches(asked.recipe, text))
+        asked = question(tmp_path / "text.txt", 9.5)
+        asked = asked._replace(recipe=smaller_batches(asked.recipe, size * 9 // 10))
         tokens = asked.recipe.train.batch * asked.recipe.options.length
         own = PACE._replace(
             once=1.0, step=network * tokens / 2048, evaluation=0.5 * min(1, size / 500_000), tokens=tokens
@@ -259,39 +264,38 @@ def test_bfloat16_is_taken_for_all_arms_where_it_pays_and_the_recipe_leaves_it_o
     assert plan.detectable is not None, "the spread is that of all short runs"
 
 
-def test_the_time_left_is_that_of_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[float | None]]:
+    """The time left that is told of two jobs, of which the first has logged so many steps after so many seconds."""
+
+    def left(work: float, jobs: Sequence[tuple[int, float]], *at: tuple[float, int]) -> list[float | None]:
+        now, log, found = [0.0], tmp_path / "metrics.jsonl", list[float | None]()
+        monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        bar = Progress("runs", sum(steps for steps, _ in jobs))
+        monkeypatch.setattr(bar, "update", lambda *given: found.append(given[2]))
+        watch = RunsProgress(bar, len(jobs), work)
+        for now[0], step in at:
+            log.write_text(json.dumps({"step": step}) + "\n")
+            watch.look(
+                [Running(folder, *own) for folder, own in zip((tmp_path, tmp_path / "none"), jobs, strict=False)]
+            )
+        return found
+
+    return left
+
+
+def test_the_time_left_is_that_of_the_work(told: Callable[..., list[float | None]]) -> None:
     """Of 3,600 seconds of work, a step of the job that logs is 180. One that takes 180 seconds leaves as many as there
     is work, and less while nothing is logged."""
-    now, log, left = [0.0], tmp_path / "metrics.jsonl", list[float | None]()
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    bar = Progress("runs", 20)
-    monkeypatch.setattr(bar, "update", lambda *given: left.append(given[2]))
-    watch = RunsProgress(bar, 2, 3600.0)
-    for seconds, step in ((60, 0), (360, 1), (540, 2), (600, 2)):
-        now[0] = seconds
-        log.write_text(json.dumps({"step": step}) + "\n")
-        watch.look([Running(tmp_path, 10, 1800.0), Running(tmp_path / "none", 10, 600.0)])
+    left = told(3600.0, [(10, 1800.0), (10, 600.0)], (60, 0), (360, 1), (540, 2), (600, 2))
     assert left == [None, None, 3600 - 2 * 180, 3600 - 2 * 180 - 60]
 
 
-def test_the_time_left_is_not_said_before_the_pace_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_left_is_not_said_before_the_pace_is_known(told: Callable[..., list[float | None]]) -> None:
     """A step in a hundred, soon after the first one, may be any; five of them, or a minute, say enough."""
-    now, log, left = [0.0], tmp_path / "metrics.jsonl", list[float | None]()
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    bar = Progress("runs", 100)
-    monkeypatch.setattr(bar, "update", lambda *given: left.append(given[2]))
-    watch = RunsProgress(bar, 1, 500.0)
-    for seconds, step in ((0, 0), (5, 1), (7, 2), (25, 6)):
-        now[0] = seconds
-        log.write_text(json.dumps({"step": step}) + "\n")
-        watch.look([Running(tmp_path, 100, 500.0)])
-    assert left == [None, None, None, pytest.approx(20 / 5 * 94)]
-    watch, left[:] = RunsProgress(bar, 1, 500.0), []
-    for seconds, step in ((0, 0), (60, 1), (120, 2)):
-        now[0] = seconds
-        log.write_text(json.dumps({"step": step}) + "\n")
-        watch.look([Running(tmp_path, 100, 500.0)])
-    assert left == [None, None, 60 * 98]
+    quick = told(500.0, [(100, 500.0)], (0, 0), (5, 1), (7, 2), (25, 6))
+    assert quick == [None, None, None, pytest.approx(20 / 5 * 94)]
+    assert told(500.0, [(100, 500.0)], (0, 0), (60, 1), (120, 2)) == [None, None, 60 * 98]
 
 
 def test_runs_of_later_stages_are_those_after_the_rates(text: Path) -> None:

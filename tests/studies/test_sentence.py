@@ -4,8 +4,7 @@ import pytest
 
 from splitstep.experiments.ladder import Move, Multiplier, Trend
 from splitstep.experiments.looks import Decision, Word
-from splitstep.experiments.noise import Floor
-from splitstep.experiments.outlook import Outlook
+from splitstep.experiments.noise import Floor, Outlook
 from splitstep.experiments.statistics import Estimate
 from splitstep.report.charts import Axis, Forest, LineChart
 from splitstep.report.tables import Table
@@ -44,17 +43,11 @@ def test_the_sentences_of_the_guide() -> None:
     )
 
 
-def test_an_arm_behind_has_positive_figures() -> None:
+def test_one_arm_behind_one_that_is_equal_and_several_at_once() -> None:
     assert said(Finding("mine", BEHIND, FLOORS._replace(mean=-1.04))) == (
         "mine is behind lie by 0.021 nats [0.012, 0.030], 1 noise floor."
     )
-
-
-def test_equal_is_said_with_the_margin_alone() -> None:
     assert said(Finding("rms", INSIDE), margin=0.01) == "rms is within 0.010 nats of lie (0.002 [-0.003, 0.007])."
-
-
-def test_several_arms_share_one_sentence() -> None:
     found = said(Finding("macaron", AHEAD), Finding("rms", OPEN), Finding("mine", BEHIND), Finding("post", OPEN))
     assert found == (
         "macaron is ahead of lie by 0.021 nats [0.012, 0.030]; mine is behind lie by 0.021 nats [0.012, 0.030]; "

@@ -26,44 +26,44 @@ def tuned(curves: dict[str, Callable[[float], float]], rates: tuple[float, ...] 
     return found, rounds
 
 
-def test_a_best_rate_inside_the_ladder_ends_the_search() -> None:
-    found, rounds = tuned({"lie": valley(3e-3), "mine": valley(2.5e-3)})
-    assert found == ((), {"lie": 3e-3, "mine": 3e-3}, ())
-    assert rounds == [[(arm, rate) for arm in ("lie", "mine") for rate in RATES]]
+LOST = {"inf": math.inf, "nan": math.nan}
+SEARCHES: dict[str, tuple] = {  # curves, best rates, arms at an end, rates that are added in each round
+    "a best rate inside the ladder ends the search": (
+        {"lie": valley(3e-3), "mine": valley(2.5e-3)}, {"lie": 3e-3, "mine": 3e-3}, (), [],
+    ),
+    "one at an end adds one there for all arms": (
+        {"lie": valley(3e-3), "high": valley(9e-3), "low": valley(1e-3)},
+        {"lie": 3e-3, "high": 9e-3, "low": 1e-3}, (), [(3.33e-4, 2.7e-2)],
+    ),
+    "it adds twice at most and then says so": (
+        {"lie": valley(3e-3), "far": valley(10.0)}, {"lie": 3e-3, "far": 8.1e-2}, ("far",), [(2.7e-2,), (8.1e-2,)],
+    ),
+    "the first arm may be the one at the end": (
+        {"lie": valley(1e-9), "mine": valley(3e-3)}, {"lie": 1.11e-4, "mine": 3e-3}, ("lie",),
+        [(3.33e-4,), (1.11e-4,)],
+    ),
+    "an end that later has a neighbour is none": (
+        {"high": valley(9e-3), "higher": valley(3e-2)}, {"high": 9e-3, "higher": 2.7e-2}, (), [(2.7e-2,), (8.1e-2,)],
+    ),
+    "of equally good rates the smallest is taken": (
+        {"flat": lambda rate: 2.0 if rate > 1e-3 else 3.0}, {"flat": 3e-3}, (), [],
+    ),
+    **{f"runs that diverged lose: {name}": (
+        {"wild": lambda rate, lost=lost: valley(1e-3)(rate) if rate < 2e-3 else lost}, {"wild": 1e-3}, (), [(3.33e-4,)],
+    ) for name, lost in LOST.items()},
+    **{f"where all diverged lower rates are tried: {name}": (
+        {"lie": valley(3e-3), "dead": lambda rate, lost=lost: lost}, {"lie": 3e-3, "dead": 1.11e-4}, ("dead",),
+        [(3.33e-4,), (1.11e-4,)],
+    ) for name, lost in LOST.items()},
+}  # fmt: skip
 
 
-def test_a_best_rate_at_an_end_adds_one_there_for_all_arms() -> None:
-    found, rounds = tuned({"lie": valley(3e-3), "high": valley(9e-3), "low": valley(1e-3)})
-    assert found == ((), {"lie": 3e-3, "high": 9e-3, "low": 1e-3}, ())
-    assert rounds[1:] == [[(arm, rate) for arm in ("lie", "high", "low") for rate in (3.33e-4, 2.7e-2)]]
-
-
-def test_it_adds_twice_at_most_and_then_says_so() -> None:
-    found, rounds = tuned({"lie": valley(3e-3), "far": valley(10.0)})
-    assert (found.best, found.at_edge) == ({"lie": 3e-3, "far": 8.1e-2}, ("far",))
-    assert rounds[1:] == [[("lie", rate), ("far", rate)] for rate in (2.7e-2, 8.1e-2)]
-
-
-def test_the_first_arm_may_be_the_one_at_the_end() -> None:
-    assert tuned({"lie": valley(1e-9), "mine": valley(3e-3)})[0].at_edge == ("lie",)
-
-
-def test_an_end_of_the_first_ladder_that_later_has_a_neighbour_is_no_end() -> None:
-    found, _ = tuned({"high": valley(9e-3), "higher": valley(3e-2)})
-    assert (found.best, found.at_edge) == ({"high": 9e-3, "higher": 2.7e-2}, ())
-
-
-@pytest.mark.parametrize("lost", [math.inf, math.nan])
-def test_runs_that_diverged_lose_to_all_others_and_lower_rates_are_tried(lost: float) -> None:
-    found, _ = tuned({"wild": lambda rate: valley(1e-3)(rate) if rate < 2e-3 else lost})
-    assert (found.best, found.at_edge) == ({"wild": 1e-3}, ())
-    found, rounds = tuned({"lie": valley(3e-3), "dead": lambda rate: lost})
-    assert (found.best, found.at_edge) == ({"lie": 3e-3, "dead": 1.11e-4}, ("dead",))
-    assert rounds[1:] == [[("lie", rate), ("dead", rate)] for rate in (3.33e-4, 1.11e-4)]
-
-
-def test_of_equally_good_rates_the_smallest_is_taken() -> None:
-    assert tuned({"flat": lambda rate: 2.0 if rate > 1e-3 else 3.0})[0].best == {"flat": 3e-3}
+@pytest.mark.parametrize("case", SEARCHES)
+def test_what_is_tried_and_which_rate_is_best(case: str) -> None:
+    curves, best, edge, added = SEARCHES[case]
+    found, rounds = tuned(curves)
+    assert found == ((), best, edge)
+    assert rounds == [[(arm, rate) for arm in curves for rate in rates] for rates in (RATES, *added)]
 
 
 def test_one_rate_is_no_ladder() -> None:

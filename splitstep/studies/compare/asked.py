@@ -20,9 +20,8 @@ from . import compare_entrants
 from .arms import Fitted, Own, fitted_arms, read_arms
 from .design import AT, Design
 from .outline import Outline, announced
-from .planning import Question, measured, plan_of, with_precision
+from .planning import Question, filled, measured, plan_of, sized, with_precision, within_text
 from .result import Comparison
-from .sizing import filled, sized, within_text
 
 FILE = "plan.json"
 
@@ -102,7 +101,8 @@ def question_of(
     def fitted(one: Recipe) -> list[Fitted]:
         return fitted_arms(read_arms(names, one, own), one, task)
 
-    return Question(recipe, fitted, task, seeds, design, minutes, frozenset(typed))
+    text = task.describe().get("tokens", {}).get("train")
+    return Question(recipe, fitted, task, text, seeds, design, minutes, frozenset(typed))
 
 
 def rates_around(rate: float, count: int) -> tuple[float, ...]:

@@ -66,13 +66,12 @@ class Campaign:
                 for one in entrants
                 for setting in settings[budget][one.arm]
                 for run in one.runs(seeds, setting, budget)
-            ] + self.again(seeds, settings))  # fmt: skip
-
-    def again(self, seeds: Sequence[int], settings: Mapping[float, Settings]) -> list[Planned]:
-        """The runs of the first arm's null pair, at the largest budget."""
-        first, budget = self.entrants[0], self.design.largest
-        (setting,) = settings[budget][first.arm] if self.design.null else ((),)
-        return first.runs(seeds, setting, budget, "null") if self.design.null else []
+            ] + [
+                run
+                for setting in settings[self.design.largest][self.entrants[0].arm]
+                for run in self.entrants[0].runs(seeds, setting, self.design.largest, "null")
+                if self.design.null
+            ])  # fmt: skip
 
     def do(self, runs: Sequence[Planned]) -> None:
         """Execute runs, and keep what they ended with."""

@@ -13,18 +13,15 @@ from .sentence import NATS, Finding, Unit
 
 def forest(first: str, arms: Sequence[Finding], floor: Floor | None, unit: Unit = NATS) -> list[Part]:
     """The lead of each arm with its interval, for pages, and in characters for the terminal and Markdown."""
-    bars = [
-        bar(one.arm, lead, unit, floor.band(lead.n) if floor else 0.0) for one in arms if (lead := one.decision.lead)
-    ]
+    bars = list[Bar]()
+    for one in arms:
+        if lead := one.decision.lead:
+            low, high = (None if end is None else unit.scale * end for end in (lead.low, lead.high))
+            band = floor.band(lead.n) if floor else 0.0
+            bars.append(Bar(one.arm, unit.scale * lead.mean, low, high, unit.scale * band))
     x = Axis(f"lead over {first}, {unit.name}", signed(unit))
     drawn = Forest(f"Lead over {first}", x, bars, "mean [95% interval]", "chart-leads", note(first, floor, unit))
     return [drawn, forest_table(drawn, "leads")] if bars else []
-
-
-def bar(name: str, found: Estimate, unit: Unit, band: float = 0.0) -> Bar:
-    """A difference with its interval in a unit."""
-    low, high = (None if end is None else unit.scale * end for end in (found.low, found.high))
-    return Bar(name, unit.scale * found.mean, low, high, unit.scale * band)
 
 
 def lead_record(first: str, one: Finding | None, unit: Unit) -> Record:
@@ -32,7 +29,9 @@ def lead_record(first: str, one: Finding | None, unit: Unit) -> Record:
     nothing of the first one."""
     known = one is not None
     return {
-        Column(("decided", "noise floors [95%]"), below=True): standing(one) if known else "",
+        Column(("decided", "noise floors [95%]"), below=True): (
+            (one.decision.word, *cell(one.floors, "{:+.1f}")) if known else ""
+        ),
         Column(("with the budget", "per tripling [95%]"), text=True): moving(first, one, unit) if known else "",
         Column("multiplier [95%]", text=True, below=True): saved(one) if known else "",
     }
@@ -48,11 +47,6 @@ def cell(found: Estimate | None, form: str, scale: float = 1.0) -> tuple[str, ..
         return ()
     mean, *ends = (form.format(scale * end + 0.0) for end in found[:3] if end is not None)
     return (f"{mean} [{', '.join(ends)}]",) if ends else (mean,)
-
-
-def standing(one: Finding) -> tuple[str, ...]:
-    """What is decided, and the lead in noise floors."""
-    return one.decision.word, *cell(one.floors, "{:+.1f}")
 
 
 def moving(first: str, one: Finding, unit: Unit) -> tuple[str, ...]:

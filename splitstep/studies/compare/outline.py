@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ...experiments.outlook import Outlook
+from ...experiments.noise import Outlook
 from ...experiments.plan import Planned
 from ...report.document import Document, Verdict
 from ...report.result import Report
@@ -45,19 +45,19 @@ class Outline(Report):
     detectable: Outlook | None  # None if the short runs do not show their spread
     faster: float | None = None  # how many times as fast bfloat16 is as float32, if both were timed
 
+    @property
+    def passes(self) -> float:
+        """How often the longest run sees the training text."""
+        return self.steps * self.arms[0].pace.tokens / self.text if self.text else 0.0
+
     def seconds_of(self, run: Planned) -> float:
         """How long a run takes."""
         return next(one.pace.seconds(run.recipe.train) for one in self.arms if one.name == run.arm)
 
     def document(self) -> Document:
         """What the plan says."""
-        return document(self)
-
-
-def document(plan: Outline) -> Document:
-    """The whole document."""
-    table = Table.of([record(one) for one in plan.arms], "Arms", [note(plan)])
-    return Document("The plan", [Pairs(totals(plan), EVERYWHERE), table], Verdict("open", summary(plan)))
+        table = Table.of([record(one) for one in self.arms], "Arms", [note(self)])
+        return Document("The plan", [Pairs(totals(self), EVERYWHERE), table], Verdict("open", summary(self)))
 
 
 def record(one: Arm) -> Record:
@@ -93,31 +93,19 @@ def totals(plan: Outline) -> list[tuple[str, str]]:
         ("time", duration(plan.seconds)),
         ("disk", f"{plan.bytes / 2**20:,.0f} MiB"),
     ]
-    return [*found, *precision(plan), *passes(plan)]
-
-
-def precision(plan: Outline) -> list[tuple[str, str]]:
-    """Which precision was chosen, and why."""
-    if plan.faster is None:
-        return []
-    taken = "bfloat16" if plan.recipe["train"]["precision"] == "bfloat16" else "float32"
-    return [("precision", f"{taken}; bfloat16 is {plan.faster:.2f} times as fast here as float32")]
-
-
-def passes(plan: Outline) -> list[tuple[str, str]]:
-    """How often the longest run sees the training text."""
-    if plan.text is None:
-        return []
-    times = plan.steps * plan.arms[0].pace.tokens / plan.text
-    return [("text", f"{plan.text:,} tokens for training; the longest run sees {times:.2f} times as many")]
+    if plan.faster is not None:
+        taken = "bfloat16" if train["precision"] == "bfloat16" else "float32"
+        found.append(("precision", f"{taken}; bfloat16 is {plan.faster:.2f} times as fast here as float32"))
+    if plan.text is not None:
+        seen = f"the longest run sees {plan.passes:.2f} times as many"
+        found.append(("text", f"{plan.text:,} tokens for training; {seen}"))
+    return found
 
 
 def used_up(plan: Outline) -> str:
     """That a step more would need more text, if so, and whether time could still go into seeds."""
-    if plan.text is None:
-        return ""
-    times, base = plan.steps * plan.arms[0].pace.tokens / plan.text, plan.recipe["train"]["steps"]
-    if not times <= 1 < times * (base + 1) / base:
+    base = plan.recipe["train"]["steps"]
+    if not plan.passes <= 1 < plan.passes * (base + 1) / base:
         return ""
     full = ", and more time would not help" if len(plan.seeds) >= MOST_SEEDS else ""
     return f"; with {counted(plan.steps, 'step')} the text is used up{full}"

@@ -1,20 +1,21 @@
-"""How a comparison is planned: short runs show the pace of its arms and their spread; its time and what it can detect
-follow from these.
+"""How a comparison is planned: short runs show the pace of its arms and their spread; its time, what there is time for,
+and what it can detect follow from these.
 """
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import cycle
 from statistics import fmean
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from ...experiments.noise import noise_floor
-from ...experiments.outlook import Outlook, outlook
+from ...experiments.noise import Outlook, noise_floor, outlook
 from ...experiments.plan import Entrant, Planned
 from ...experiments.running import Job, Workplace, run_jobs
 from ...experiments.statistics import FEWEST
 from ...jobs import workers_of
+from ...models.cost import cost
 from ...opening.others import adapted_config
 from ...recipe import Recipe
 from ...sources import ConfigSource
@@ -24,13 +25,17 @@ from ...training.progress import Progress, RunsProgress
 from ...training.update import native_bfloat16
 from .arms import Fitted
 from .campaign import planned_stages
-from .design import TUNING, Design, compared_metric, looks_of
+from .design import AT, MOST_SEEDS, TUNING, Design, compared_metric, looks_of
 from .outline import Arm, Outline
 from .pace import LONG, SHORT, Pace, makespan, pace_of
 
 PILOTS = 4  # short runs of the first arm at least: before the comparison, their spread is all that is known of noise
 FASTER = 1.2  # times as fast as in float32, from which on bfloat16 is taken
 START = 6.0  # seconds of each stage until workers have begun, or for the page at the end
+SIZES = ((2, 64, 2), (4, 128, 4), (6, 256, 8), (6, 384, 6), (8, 512, 8), (12, 768, 12))  # layers, width, heads
+SEEDS = 5
+SIZE = {"model.layers", "model.width", "model.heads", "model.ffn"}
+FEWEST_STEPS, SMALLEST_BATCH = 200, 4  # a batch is halved until the text has enough of them
 
 
 Paces = Mapping[str, Sequence[Pace]]  # by arm, the first one first
@@ -43,6 +48,7 @@ class Question(NamedTuple):
     recipe: Recipe
     fitted: Callable[[Recipe], Sequence[Fitted]]
     task: Task
+    text: int | None  # tokens of the training text, if the task has one
     seeds: Sequence[int]
     design: Design
     minutes: float | None = None
@@ -59,11 +65,6 @@ class Question(NamedTuple):
     def stages(self) -> list[list[Planned]]:
         """All runs that may be needed, stage by stage."""
         return planned_stages(self.entrants, self.seeds, self.design)
-
-    @property
-    def text(self) -> int | None:
-        """The tokens of the training text, if the task has one."""
-        return self.task.describe().get("tokens", {}).get("train")
 
     def hash(self) -> str:
         """A hash of all that is asked for."""
@@ -119,6 +120,118 @@ def seconds_of(stages: Sequence[Sequence[Planned]], paces: Paces, workers: int) 
         START + makespan((fmean(pace.seconds(run.recipe.train) for pace in paces[run.arm]) for run in own), workers)
         for own in stages
     )
+
+
+def sized(question: Question, place: Workplace) -> Question:
+    """With a network of the size that its minutes have room for, and the paces there: the largest one that sees at
+    least as many tokens as it has parameters. A size that was typed stays, and that of a recipe that is not of one's
+    own text."""
+    recipe, chosen = question.recipe, question
+    if recipe.task != "text" or question.text is None:
+        return question
+    if "train.batch" not in question.typed:
+        chosen = question._replace(recipe=smaller_batches(recipe, question.text))
+    if not SIZE & question.typed:
+        chosen = with_size(chosen, workers_of(place.engine))
+    return chosen if chosen.recipe == recipe else measured(chosen, place)
+
+
+def filled(question: Question, workers: int) -> Question:
+    """With the steps and seeds that its minutes have room for, unless they were typed. No token of the text is seen
+    more than once; time that is left then goes into seeds."""
+    chosen = question._replace(seeds=first_seeds(question))
+    if "train.steps" not in question.typed:
+        chosen = with_steps(chosen, steps_for(chosen, workers))
+    return chosen._replace(seeds=more_seeds(chosen, workers))
+
+
+def within_text(question: Question) -> Question:
+    """With fewer steps, if its largest budget has more tokens than the text. Steps that were typed stay, and those of a
+    recipe that itself goes over its text more than once."""
+    text, steps = question.text, question.recipe.train.steps
+    if text is None or "train.steps" in question.typed:
+        return question
+    most, once = most_steps(question, text), text // tokens_of_step(question)
+    if steps <= most or (question.recipe.task != "text" and steps > once):
+        return question
+    return with_steps(question, most)
+
+
+def tokens_of_step(question: Question) -> int:
+    """The tokens of an update."""
+    return next(iter(question.paces.values()))[0].tokens
+
+
+def most_steps(question: Question, text: int) -> int:
+    """As many steps as the text has tokens for at the largest budget."""
+    return max(1, int(text / tokens_of_step(question) / question.design.largest))
+
+
+def first_seeds(question: Question) -> Sequence[int]:
+    """The seeds that a comparison has at least."""
+    if "seeds" in question.typed:
+        return question.seeds
+    return seeds_from(question, AT[-1] if question.design.until_decided else SEEDS)
+
+
+def seeds_from(question: Question, count: int) -> range:
+    return range(question.seeds[0], question.seeds[0] + count)
+
+
+def with_steps(question: Question, steps: int) -> Question:
+    """With so many steps, of which a tenth warms up."""
+    train = question.recipe.train
+    train = replace(train, steps=steps, warmup=min(train.warmup, max(1, steps // 10)))
+    return question._replace(recipe=replace(question.recipe, train=train))
+
+
+def smaller_batches(recipe: Recipe, text: int) -> Recipe:
+    """The recipe with a batch of which the text has enough."""
+    batch, length = recipe.train.batch, recipe.options.length
+    while batch > SMALLEST_BATCH and text < FEWEST_STEPS * batch * length:
+        batch //= 2
+    return replace(recipe, train=replace(recipe.train, batch=batch))
+
+
+def with_size(question: Question, workers: int) -> Question:
+    """With the largest network that there is time for, by its FLOPs; the smallest, if there is none."""
+    task = question.task
+    now = cost(question.recipe.config(task), task.length).flops
+    for layers, width, heads in reversed(SIZES):
+        entries: dict[str, Any] = {"layers": layers, "width": width, "heads": heads, "ffn": 4 * width}
+        other = question.recipe.changed({f"model.{key}": value for key, value in entries.items()})
+        found = cost(other.config(task), task.length)
+        slower = {name: [pace.scaled(found.flops / now) for pace in own] for name, own in question.paces.items()}
+        tried = question._replace(recipe=other, seeds=first_seeds(question), paces=slower)
+        tokens = steps_for(tried, workers) * other.train.batch * task.length
+        if tokens >= found.parameters or (layers, width, heads) == SIZES[0]:
+            return question._replace(recipe=other)
+    raise AssertionError("there is a smallest size")
+
+
+def fits(question: Question, workers: int) -> bool:
+    """Whether there is time for the comparison."""
+    assert question.minutes is not None
+    return seconds_of(question.stages, question.paces, workers) <= 60 * question.minutes
+
+
+def steps_for(question: Question, workers: int) -> int:
+    """The most steps for which there is time, and text."""
+    low, high = 1, 10**6 if question.text is None else most_steps(question, question.text)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if fits(with_steps(question, middle), workers) else (low, middle - 1)
+    return low
+
+
+def more_seeds(question: Question, workers: int) -> Sequence[int]:
+    """The most seeds for which there is time. Those that were typed stay, and those of looks."""
+    if "seeds" in question.typed or question.design.until_decided:
+        return question.seeds
+    count = len(question.seeds)
+    while count < MOST_SEEDS and fits(question._replace(seeds=seeds_from(question, count + 1)), workers):
+        count += 1
+    return seeds_from(question, count)
 
 
 def plan_of(asked: str, question: Question, place: Workplace) -> Outline:

@@ -103,7 +103,18 @@ class Comparison(Result):
     )  # in configs of others, by arm, and their dropouts
 
     def __post_init__(self) -> None:
-        check_sense(self)
+        """Refuse what has the right types but is not a comparison."""
+        if not self.rows:
+            raise ValueError("it has no rows")
+        if not isinstance((self.made.recipe or {}).get("train", {}), dict):
+            raise ValueError("its recipe.train has no entries")
+        for notation in {self.reference, *(one.scheme for one in (*self.rows, *self.trials, *self.tests))} - {""}:
+            scheme(notation)
+        name, form = self.metric.name, self.metric.format
+        if not re.fullmatch(r"\{:,?\.\d[%f]\}", form):
+            raise ValueError(f"metric.format is {form!r}, and needs one such as '{{:.2f}}'")
+        for trial in self.trials:
+            check_trial(trial, name)
 
     @property
     def counted(self) -> list[Trial]:
@@ -115,23 +126,13 @@ class Comparison(Result):
         return [t for t in self.counted if (t.scheme, t.arm, t.setting) == (row.scheme, row.arm, row.setting)]
 
 
-def check_sense(found: Comparison) -> None:
-    """Refuse what has the right types but is not a comparison."""
-    if not found.rows:
-        raise ValueError("it has no rows")
-    if not isinstance((found.made.recipe or {}).get("train", {}), dict):
-        raise ValueError("its recipe.train has no entries")
-    for notation in {found.reference, *(one.scheme for one in (*found.rows, *found.trials, *found.tests))} - {""}:
-        scheme(notation)
-    name, form = found.metric.name, found.metric.format
-    if not re.fullmatch(r"\{:,?\.\d[%f]\}", form):
-        raise ValueError(f"metric.format is {form!r}, and needs one such as '{{:.2f}}'")
-    for trial in found.trials:
-        for split, figures in (("valid", trial.valid), ("test", trial.test)):
-            if name not in (figures or {}) and (figures or trial.status == "finished"):
-                raise ValueError(f"{trial.folder} has no {name} on {split}")
-        if any(len(x) != len(y) for x, y in (trial.train_loss, trial.valid_loss, trial.valid_metric)):
-            raise ValueError(f"{trial.folder} has a curve with unequal numbers of steps and values")
+def check_trial(trial: Trial, metric: str) -> None:
+    """Refuse a run without its figures, and curves that are none."""
+    for split, figures in (("valid", trial.valid), ("test", trial.test)):
+        if metric not in (figures or {}) and (figures or trial.status == "finished"):
+            raise ValueError(f"{trial.folder} has no {metric} on {split}")
+    if any(len(x) != len(y) for x, y in (trial.train_loss, trial.valid_loss, trial.valid_metric)):
+        raise ValueError(f"{trial.folder} has a curve with unequal numbers of steps and values")
 
 
 def rows_of(trials: Sequence[Trial], metric: Metric) -> list[Row]:

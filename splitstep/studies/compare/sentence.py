@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ...experiments.ladder import EQUAL_COST, Multiplier, Trend
 from ...experiments.looks import Decision
-from ...experiments.outlook import Outlook
+from ...experiments.noise import Outlook
 from ...experiments.statistics import FEWEST, Estimate
 from ...report.document import Verdict
 from ...support.words import counted, listed
@@ -47,11 +47,6 @@ class Finding(NamedTuple):
     lost: int = 0
     at_edge: bool = False
 
-    @property
-    def alone(self) -> "Finding":
-        """Without its trend and multiplier."""
-        return self._replace(trend=None, multiplier=None)
-
 
 def compared_in_words(
     first: Finding, arms: Sequence[Finding], detects: Outlook | None, margin: float | None = None, unit: Unit = NATS
@@ -60,22 +55,18 @@ def compared_in_words(
     how many of its runs diverged, and where its best rate was."""
     decided = [one for one in arms if one.decision.word != "open"]
     still = [one for one in arms if one.decision.word == "open"]
-    if not decided and all(unknown(one) for one in still):
+    if not decided and all(one.decision.lead is None or one.decision.lead.low is None for one in still):
         kind, clauses = "too few", [too_few(first, still)]
     else:
         told = arms if len(arms) <= SHORT else ()
         kind = "settled" if decided else "open"
-        clauses = [clause(first.arm, one if told else one.alone, margin, unit) for one in decided]
+        short = [one if told else one._replace(trend=None, multiplier=None) for one in decided]
+        clauses = [clause(first.arm, one, margin, unit) for one in short]
         clauses += ["intervals hold for all arms at once"] if decided and len(arms) > 1 else []
         clauses += [not_told(still, decided, detects, unit)] if still else []
         clauses += [text for one in still if told and (text := in_trend(first.arm, one, unit))]
     clauses += remarks(first, arms)
     return Verdict(kind, f"{'; '.join(clauses)}.")
-
-
-def unknown(one: Finding) -> bool:
-    """Whether there is no interval."""
-    return one.decision.lead is None or one.decision.lead.low is None
 
 
 def too_few(first: Finding, still: Sequence[Finding]) -> str:

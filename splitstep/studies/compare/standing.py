@@ -10,8 +10,7 @@ from ...experiments import noise
 from ...experiments.experiment import sample
 from ...experiments.ladder import Ladder, Multiplier, Trend, leads, multiplier, trend
 from ...experiments.looks import Decision, follow, word_of
-from ...experiments.noise import Floor, in_floors
-from ...experiments.outlook import Outlook, outlook
+from ...experiments.noise import Floor, Outlook, in_floors, outlook
 from ...experiments.statistics import FEWEST, POWER, Bounds, Estimate, detectable, jointly
 from ...experiments.trials import Trial, figure_on, observed
 from ...experiments.tuning import tune

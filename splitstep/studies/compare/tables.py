@@ -185,6 +185,7 @@ def record_of_test_set(
 ) -> Record:
     metric, *others = scores
     found, pairs = one.score(metric.key), [f"{p.seed}: {p.difference:+.2f}, p {p.p:.3f}" for p in one.pairs]
+    means = {score.key: f"{score.mean.mean:.2f}{'' if score.comparable else '*'}" for score in one.scores}
     return {
         Column("test set", text=True, grouped=True): (f"{block.name} {one.split}".strip(), counted(one.lines, "line")),
         SCHEME: scheme_name(one),
@@ -193,16 +194,11 @@ def record_of_test_set(
         Column(("seeds apart", "p below 0.05")): significant_seeds(one),
         Column("seed by seed", detail=ON_PAGES): ("", *pairs) if pairs else "",
     } | {
-        Column(other.name, below=other is not others[0], detail=EVERYWHERE if other in main else ON_PAGES): mean_score(
-            one.score(other.key)
+        Column(other.name, below=other is not others[0], detail=EVERYWHERE if other in main else ON_PAGES): means.get(
+            other.key, "-"
         )
         for other in others
     }
-
-
-def mean_score(score: ScoreEstimate | None) -> Cell:
-    """The mean over seeds, with a star if it cannot be compared with published scores."""
-    return "-" if score is None else f"{score.mean.mean:.2f}{'' if score.comparable else '*'}"
 
 
 def difference_on_test_set(result: Comparison, one: OnTestSet) -> Cell:
