@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..recipes import recipe_names
 from ..schemes import scheme
 from ..support.words import nearest
-from .common import default_folder, kept, recipe_asked
+from .common import Asked, default_folder, kept, recipe_asked
 from .door import door
 
 if TYPE_CHECKING:
@@ -69,16 +69,24 @@ def compare(
     """
     refuse_misspelt(recipe)
     asked = recipe_asked("compare", *named(recipe, changes, text), task, [] if match is None else [f"match={match}"])
-    given = {"budgets": budgets, "tune": tune, "null": null, "until": until, "margin": margin, "minutes": minutes}
-    design: dict[str, Any] = {
-        name: one for name, one in given.items() if one is not None and one is not False and one != ()
-    }
+    design = {"budgets": budgets, "tune": tune, "null": null, "until": until, "margin": margin, "minutes": minutes}
     typed = [one.partition("=")[0] for one in (recipe or "", *changes) if "=" in one] + ["seeds"] * (seeds is not None)
-    numbers = asked.seeds(5 if seeds is None else seeds)  # refuses a wrong one, and the next line a wrong scheme,
-    for one in filter(None, schemes):  # before torch is imported
-        scheme(one)
-    alone = plan or design or (arms and not schemes) or asked.name == OWN_TEXT
-    refuse_mixture(schemes, arms, sweep, bool(alone), next(iter(design), "plan"))
+    seeds = 5 if seeds is None else seeds
+    return compared(asked, schemes, arms, seeds, sweep or [], out, engine, data, plan, typed, design)
+
+
+def compared(
+    asked: Asked, schemes: Sequence[str], arms: Sequence[str], seeds: int, sweep: list[str], out: Path | None,
+    engine: str, data: Path | None, plan: bool, typed: Sequence[str],
+    given: Mapping[str, Any],
+) -> Comparison | Outline:  # fmt: skip
+    """The comparison of arms that are each named by themselves, after a plan, or of every scheme with every arm."""
+    numbers = asked.seeds(seeds)  # refuses a wrong number, and the next line a wrong scheme, before torch is imported
+    for text in filter(None, schemes):
+        scheme(text)
+    design = {name: one for name, one in given.items() if one is not None and one is not False and one != ()}
+    alone = bool(plan or design or (arms and not schemes) or asked.name == OWN_TEXT)
+    refuse_mixture(schemes, arms, sweep, alone, next(iter(design), "plan"))
     out = default_folder("compare", asked.recipe.task, out, "compare")
     from ..experiments.plan import read_ablate, read_sweep
     from ..experiments.running import Workplace
@@ -86,9 +94,9 @@ def compare(
     from ..studies.compare.asked import compare_arms, outlined, question_of
 
     own = read_ablate(asked.document, asked.name).arms
-    if not alone:  # every scheme with every arm
+    if not alone:
         return kept(study(
-            asked.recipe, schemes or DEFAULT, numbers, out, sweep=read_sweep(sweep or []), arms=arms or ("full",),
+            asked.recipe, schemes or DEFAULT, numbers, out, sweep=read_sweep(sweep), arms=arms or ("full",),
             own_arms=own, engine=engine, data=data,
         ), out)  # fmt: skip
     place = Workplace(f"compare {asked.recipe.task}", out, data, engine, False)
@@ -96,9 +104,7 @@ def compare(
     return outlined(question, place) if plan else kept(compare_arms(question, place), out)
 
 
-def refuse_mixture(
-    schemes: Sequence[str], arms: Sequence[str], sweep: list[str] | None, alone: bool, option: str
-) -> None:
+def refuse_mixture(schemes: Sequence[str], arms: Sequence[str], sweep: list[str], alone: bool, option: str) -> None:
     """Refuse options of schemes for arms that are named alone, and one scheme that is compared with nothing."""
     if alone and sweep:
         raise ValueError("--sweep belongs to --schemes alone: use --tune 3 to try learning rates for each arm.")

@@ -33,9 +33,9 @@ def recipes(name: str | None = None, *, markdown: bool = False, out: Path | None
     out DIR: Also write the result to DIR/result.json.
     """
     if name is None:
-        from ..studies.catalogue import listed_recipes, recipes_table
+        from ..studies.catalogue import listed_recipes
 
-        return shown("recipes", listed_recipes, recipes_table, markdown, out)
+        return shown("recipes", listed_recipes, markdown, out)
     if markdown or out is not None:
         raise ValueError(f"recipes {name} prints a YAML file: leave out --markdown, --json and --out.")
     if name not in recipe_names():
@@ -54,9 +54,9 @@ def tasks(*, markdown: bool = False, out: Path | None = None) -> Listing | str:
     Parameters:
     out DIR: Also write the result to DIR/result.json.
     """
-    from ..studies.catalogue import listed_tasks, tasks_table
+    from ..studies.catalogue import listed_tasks
 
-    return shown("tasks", listed_tasks, tasks_table, markdown, out)
+    return shown("tasks", listed_tasks, markdown, out)
 
 
 @door
@@ -73,14 +73,12 @@ def arms(*, markdown: bool = False, out: Path | None = None) -> Listing | str:
     Parameters:
     out DIR: Also write the result to DIR/result.json.
     """
-    from ..studies.catalogue import arms_table, listed_arms
+    from ..studies.catalogue import listed_arms
 
-    return shown("arms", listed_arms, arms_table, markdown, out)
+    return shown("arms", listed_arms, markdown, out)
 
 
-def shown(
-    kind: str, listed: Callable[[], Any], table: Callable[[Any], Table], markdown: bool, out: Path | None
-) -> Listing | str:
+def shown(kind: str, listed: Callable[[], tuple[list[Any], Table]], markdown: bool, out: Path | None) -> Listing | str:
     """The entries of one kind, or their table as Markdown."""
     if markdown and out:
         raise ValueError("--markdown only prints a table: leave out --json and --out.")
@@ -88,8 +86,8 @@ def shown(
     from .results import Listing
 
     check_new(out)
-    found = listed()
-    return to_markdown(table(found)) if markdown else written(Listing(kind, found, table(found)), out)
+    entries, table = listed()
+    return to_markdown(table) if markdown else written(Listing(kind, entries, table), out)
 
 
 class Stored(NamedTuple):

@@ -63,10 +63,7 @@ def differences_table(
         {
             name: f"{of} - {to}",
             Column("pairs"): str(max((len(one.seeds) for one in own.values()), default=0)),
-            **{
-                Column((head, "[95%]")): estimated(own[what].found, form) if what in own else ""
-                for what, (head, form) in forms.items()
-            },
+            **{Column((head, "[95%]")): difference_cell(own.get(what), form) for what, (head, form) in forms.items()},
         }
         for (of, to), own in pairs.items()
     ]
@@ -76,6 +73,10 @@ def differences_table(
 def runs_table(records: Iterable[Record], notes: Sequence[str] = ()) -> Table:
     """Every run, including those of settings that were not chosen."""
     return replace(Table.of(list(records), "All runs", notes, ON_PAGES), stacked=False)
+
+
+def difference_cell(one: Difference | None, form: str) -> Cell:
+    return "" if one is None else estimated(one.found, form)
 
 
 def by_step(curves: Mapping[int, Curve]) -> dict[int, dict[int, float]]:

@@ -1,7 +1,6 @@
 """What comes with the package, as tables: its recipes and tasks with their sizes, and the shelf of modifications."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,25 +43,9 @@ class ListedArm(NamedTuple):
     costs_flops: bool
 
 
-def listed_arms() -> list[ListedArm]:
-    """All modifications of the shelf."""
-    return [ListedArm(name, one.what, dict(one.entries), one.paper, one.costs_flops) for name, one in SHELF.items()]
-
-
-def listed_recipes() -> list[ListedRecipe]:
-    """All recipes of the package."""
-    return [ListedRecipe(*one, TASKS[one.task].note) for one in list_recipes()]
-
-
-def listed_tasks() -> list[ListedTask]:
-    """All tasks, those of other packages, too."""
-    recipes = list_recipes()
-    users = {name: tuple(one.name for one in recipes if one.task == name) for name in TASKS}
-    return [ListedTask(name, one.what, one.model, one.note, users[name]) for name, one in TASKS.items()]
-
-
-def recipes_table(entries: Sequence[ListedRecipe]) -> Table:
-    """A row per recipe."""
+def listed_recipes() -> tuple[list[ListedRecipe], Table]:
+    """All recipes of the package, and a table with a row for each."""
+    entries = [ListedRecipe(*one, TASKS[one.task].note) for one in list_recipes()]
     note = "Times are of one run of the scheme lie, with its evaluations; `splitstep recipes --json` names their files."
     records = [
         {
@@ -74,11 +57,12 @@ def recipes_table(entries: Sequence[ListedRecipe]) -> Table:
         }
         for one in entries
     ]
-    return Table.of(records, notes=[note, "Take one by name: splitstep train digits --out runs/digits"])
+    return entries, Table.of(records, notes=[note, "Take one by name: splitstep train digits --out runs/digits"])
 
 
-def arms_table(entries: Sequence[ListedArm]) -> Table:
-    """A row per modification."""
+def listed_arms() -> tuple[list[ListedArm], Table]:
+    """All modifications of the shelf, and a table with a row for each."""
+    entries = [ListedArm(name, one.what, dict(one.entries), one.paper, one.costs_flops) for name, one in SHELF.items()]
     records = [
         {
             Column("arm", text=True, whole=True): Code(one.name),
@@ -90,11 +74,15 @@ def arms_table(entries: Sequence[ListedArm]) -> Table:
     note = (
         'Other arms: a scheme, FILE.py:NAME, the config.json of a causal model, or entries as in "lie model.norm=rms".'
     )
-    return Table.of(records, notes=[note, "Compare them: splitstep compare --text my.txt --arms lie,swiglu,rms"])
+    example = "Compare them: splitstep compare --text my.txt --arms lie,swiglu,rms"
+    return entries, Table.of(records, notes=[note, example])
 
 
-def tasks_table(entries: Sequence[ListedTask]) -> Table:
-    """A row per task."""
+def listed_tasks() -> tuple[list[ListedTask], Table]:
+    """All tasks, those of other packages, too, and a table with a row for each."""
+    recipes = list_recipes()
+    users = {name: tuple(one.name for one in recipes if one.task == name) for name in TASKS}
+    entries = [ListedTask(name, one.what, one.model, one.note, users[name]) for name, one in TASKS.items()]
     records = [
         {
             Column("task", text=True, whole=True): one.name,
@@ -108,7 +96,7 @@ def tasks_table(entries: Sequence[ListedTask]) -> Table:
         for one in entries
     ]
     note = "Files are looked for in --data, else in $SPLITSTEP_DATA, else in ./data."
-    return Table.of(records, notes=[note, "Their names and addresses: splitstep tasks --json"])
+    return entries, Table.of(records, notes=[note, "Their names and addresses: splitstep tasks --json"])
 
 
 def _data(note: DataNote | None) -> Cell:

@@ -283,16 +283,6 @@ def test_what_a_launcher_sets_is_whole_or_refused(
     assert not (folder / "out").exists()
 
 
-def test_a_directory_of_another_run_is_refused_and_an_unfinished_one(folder: Path, capsys: Capsys) -> None:
-    call(capsys, "train", "tiny.yaml", "--out", "run")
-    assert "belongs to another run" in refusal(capsys, "train", "tiny.yaml", "train.lr=0.5", "--out", "run")
-    assert "belongs to a single run" in refusal(
-        capsys, "compare", "tiny.yaml", "--schemes", "lie,macaron", "--out", "run"
-    )
-    (folder / "run" / "result.json").unlink()
-    assert "has not finished" in refusal(capsys, "evaluate", "run")
-
-
 def test_no_verb_overwrites_the_result_of_a_run_or_a_comparison(folder: Path, capsys: Capsys) -> None:
     for out in ("run", "other"):
         call(capsys, "train", "tiny.yaml", "--out", out)
@@ -303,7 +293,12 @@ def test_no_verb_overwrites_the_result_of_a_run_or_a_comparison(folder: Path, ca
     for words in (("evaluate", "run"), ("schemes", "lie"), ("report", "compared")):
         assert "belongs to a single run" in refusal(capsys, *words, "--out", "other")
         assert "holds a comparison" in refusal(capsys, *words, "--out", "compared")
+    assert "belongs to another run" in refusal(capsys, "train", "tiny.yaml", "train.lr=0.5", "--out", "run")
+    again = ("compare", "tiny.yaml", "--schemes", "lie,macaron", "--out", "run")
+    assert "belongs to a single run" in refusal(capsys, *again)
     assert {file: file.read_bytes() for file in folder.glob("*/result.json")} == before
+    (folder / "run" / "result.json").unlink()
+    assert "has not finished" in refusal(capsys, "evaluate", "run")
     for text in ("{}", "[]", "{"):
         (folder / "other" / "result.json").write_text(text)
         assert "result.json is damaged" in refusal(capsys, "evaluate", "other")

@@ -143,7 +143,6 @@ REFUSED = {
         r"leaky.py:block sees later tokens: changing these changes logits by 0?\.\d+ of the largest in eval",
     ),
     "a block that changes shape": (["lie", "narrow.py:block"], [], r"narrow.py:block: a layer returns \[.*, 31\] for"),
-    "a missing block": (["lie", "none.py:block"], [], "none.py"),
     "a missing name": (["lie", "mine.py:other"], [], "other"),
     "an encoder": (["lie", "bert.json"], [], "bert"),
     "budgets that fall": (["lie", "macaron"], ["--budgets", "3,1"], "--budgets 3,1"),
@@ -153,8 +152,6 @@ REFUSED = {
     "seeds beside looks": (["lie", "macaron"], ["--until", "decided", "--seeds", "5"], "leave --seeds out"),
     "a sweep": (["lie", "macaron"], ["--sweep", "train.lr=1e-3,3e-3"], "--tune 3"),
     "schemes, too": (["full"], ["--schemes", "lie", "--null"], "--null"),
-    "an unknown arm": (["lie", "swiglo"], [], 'did you mean "swiglu"'),
-    "one arm twice": (["lie", "lie"], [], "lie"),
     "a model that is too large": (["lie", "macaron"], ["model.width=400000"], "GiB"),
     "a short text": (["lie", "macaron"], ["data.path=short.txt"], "token"),
 }

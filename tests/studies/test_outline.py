@@ -30,13 +30,12 @@ from splitstep.studies.compare.planning import (
     SIZES,
     Question,
     filled,
+    fits,
     measured,
-    more_seeds,
     plan_of,
     seconds_of,
     sized,
     smaller_batches,
-    steps_for,
     with_size,
     within_text,
 )
@@ -101,33 +100,26 @@ def test_a_plan_has_all_runs_that_may_be_needed(text: Path) -> None:
     assert count == {("", 1.0): 8, ("", 3.0): 8, ("tune", 1.0): 8, ("tune", 3.0): 4, ("null", 1.0): 0, ("null", 3.0): 4}
 
 
-@pytest.mark.parametrize("minutes", [3.0, 6.0, 8.0])
-def test_the_steps_are_the_most_that_fit(minutes: float, text: Path, place: Workplace) -> None:
-    asked = question(text, minutes)._replace(text=None)
-    steps = steps_for(asked, 2)
-
-    def seconds(steps: int) -> float:
-        return seconds_of(asked._replace(recipe=replace_steps(asked.recipe, steps)).stages, PACES, 2)
-
-    assert seconds(steps) <= 60 * minutes < seconds(steps + 1)
-
-
 def replace_steps(recipe: Recipe, steps: int) -> Recipe:
     return replace(recipe, train=replace(recipe.train, steps=steps))
 
 
 @pytest.mark.parametrize("budgets", [(1.0,), (1.0, 3.0)])
-def test_no_run_sees_more_tokens_than_the_text_has(budgets: tuple[float, ...], text: Path, place: Workplace) -> None:
-    asked = question(text, 10_000.0, Design(budgets))
-    steps = steps_for(asked, 2)
-    assert steps * PACE.tokens * budgets[-1] <= 900_000 < (steps + 1) * PACE.tokens * budgets[-1]
-
-
-def test_time_that_is_left_goes_into_seeds(text: Path, place: Workplace) -> None:
-    short = question(text, 4.0)._replace(recipe=replace_steps(question(text).recipe, 440))
-    assert 5 < len(more_seeds(short, 2)) < MOST_SEEDS
-    assert len(more_seeds(short._replace(minutes=1000.0), 2)) == MOST_SEEDS
-    assert len(more_seeds(short._replace(minutes=1.0), 2)) == 5
+@pytest.mark.parametrize(
+    ("minutes", "tokens"), [(3.0, None), (8.0, None), (3.0, 900_000), (8.0, 900_000), (1000.0, 900_000)]
+)
+def test_a_time_is_filled_with_steps_as_far_as_the_text_goes_and_then_with_seeds(
+    minutes: float, budgets: tuple[float, ...], tokens: int | None, text: Path
+) -> None:
+    asked = filled(question(text, minutes, Design(budgets))._replace(text=tokens), 2)
+    steps, seeds = asked.recipe.train.steps, len(asked.seeds)
+    assert fits(asked, 2)
+    assert 5 <= seeds <= MOST_SEEDS
+    assert seeds == MOST_SEEDS or not fits(asked._replace(seeds=range(seeds + 1)), 2)
+    longer = asked._replace(recipe=replace_steps(asked.recipe, steps + 1), seeds=range(5))
+    used_up = tokens is not None and (steps + 1) * PACE.tokens * budgets[-1] > tokens
+    assert used_up or not fits(longer, 2)
+    assert tokens is None or steps * PACE.tokens * budgets[-1] <= tokens
 
 
 def test_the_network_sees_as_many_tokens_as_it_has_parameters(text: Path, place: Workplace) -> None:
@@ -184,6 +176,7 @@ def test_what_was_typed_is_not_chosen(text: Path, place: Workplace) -> None:
     asked = question(text, 3.0)
     steps = filled(asked._replace(typed=frozenset({"train.steps"})), 2)
     assert steps.recipe.train.steps == asked.recipe.train.steps
+    assert filled(asked._replace(minutes=0.5, typed=frozenset({"train.steps"})), 2).seeds == range(5)
     seeds = filled(asked._replace(seeds=range(3), typed=frozenset({"seeds"})), 2)
     assert seeds.seeds == range(3)
     assert seeds.recipe.train.steps != asked.recipe.train.steps
