@@ -42,7 +42,7 @@ def refused(wrong: Callable[[], object], *words: str) -> None:
 # Configurations; wrong notations are in tests/core/test_notation.py, and more in tests/models/test_model_refusals.py
 
 
-ENTRIES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
+CONFIGS: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"scheme": "macron"}, ("macron", "Did you mean macaron?")),
     ({"scheme": "no-such-row"}, ("Unknown scheme 'no-such-row'", "lie, lie-postnorm", "F0/2 A F1/2")),
     ({"scheme": "A F F"}, ("Field F advances by 2",)),
@@ -113,7 +113,7 @@ def causal(entries: dict[str, Any]) -> ss.SplitstepForCausalLM:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"), [*((partial(causal, entries), words) for entries, words in ENTRIES), *REQUESTS]
+    ("wrong", "words"), [*((partial(causal, entries), words) for entries, words in CONFIGS), *REQUESTS]
 )
 def test_a_wrong_entry_or_input_is_refused_in_one_line(wrong: Callable[[], object], words: tuple[str, ...]) -> None:
     refused(wrong, *words)
