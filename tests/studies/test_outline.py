@@ -16,7 +16,7 @@ from splitstep.experiments.plan import Entrant
 from splitstep.experiments.running import Job, Workplace
 from splitstep.models.cost import Cost
 from splitstep.opening.fit import Fit
-from splitstep.options import TrainOptions
+from splitstep.options import TrainOptions, evaluates
 from splitstep.recipe import Recipe, load_recipe, read_recipe
 from splitstep.studies.compare import planning
 from splitstep.studies.compare.arms import Fitted
@@ -87,8 +87,10 @@ def test_workers_take_the_longest_run_that_is_left(seconds: list[float]) -> None
 
 
 def test_a_run_takes_its_start_its_updates_and_its_evaluations() -> None:
-    options = TrainOptions(steps=100, evaluate_every=40)  # after steps 40, 80 and 100
-    assert PACE.seconds(options) == pytest.approx(3.0 + 100 * 0.05 + 3 * 0.5)
+    for steps, every in ((100, 40), (80, 40), (7, 40), (105, 0), (9, 0)):
+        options = TrainOptions(steps=steps, evaluate_every=every)
+        count = sum(evaluates(options, step) for step in range(1, steps + 1))
+        assert PACE.seconds(options) == pytest.approx(3.0 + steps * 0.05 + count * 0.5)
 
 
 def test_a_plan_has_all_runs_that_may_be_needed(text: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from ...options import TrainOptions, evaluates
+from ...options import TrainOptions, evaluation_steps
 from ...recipe import Recipe
 from .design import compared_metric
 
@@ -31,7 +31,7 @@ class Pace(NamedTuple):
 
     def seconds(self, options: TrainOptions) -> float:
         """How long a run with these options takes."""
-        evaluations = sum(evaluates(options, step) for step in range(1, options.steps + 1))
+        evaluations = -(-options.steps // evaluation_steps(options))
         return self.once + options.steps * self.step + evaluations * self.evaluation
 
     def scaled(self, factor: float) -> "Pace":
