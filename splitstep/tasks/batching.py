@@ -184,12 +184,17 @@ def spans(n: int, length: int, stride: int) -> Iterator[tuple[int, int]]:
         done = end
 
 
+@final
 class Buckets(Batching):
     """The rows of each split, grouped by the smallest padded width that holds them. `trained`: how many of the buckets
-    training draws from, by default all."""
+    training draws from, by default all. `in_tokens`: the size of a batch counts padded tokens, so all batches have
+    about as many."""
 
-    def __init__(self, widths: Sequence[int], lengths: Mapping[str, np.ndarray], trained: int | None = None) -> None:
-        self.widths, self.trained = tuple(widths), tuple(widths)[:trained]
+    def __init__(
+        self, widths: Sequence[int], lengths: Mapping[str, np.ndarray], trained: int | None = None,
+        in_tokens: bool = False,
+    ) -> None:  # fmt: skip
+        self.widths, self.trained, self.in_tokens = tuple(widths), tuple(widths)[:trained], in_tokens
         self.rows = {
             split: [np.flatnonzero(bucket == number) for number in range(len(self.widths))]
             for split, bucket in ((split, np.searchsorted(self.widths, found)) for split, found in lengths.items())
@@ -205,17 +210,13 @@ class Buckets(Batching):
     def every(self, split: str, size: int) -> Iterator[Chosen]:
         """Bucket by bucket, in order within each; the last batch of a bucket may be smaller."""
         for rows, width in zip(self.rows[split], self.widths, strict=True):
-            many = self.rows_of(max(size, self.least(width)), width)
+            many = self.rows_of(max(size, width) if self.in_tokens else size, width)
             for first in range(0, len(rows), many):
                 yield Chosen(split, rows[first : first + many], width)
 
     def rows_of(self, size: int, width: int) -> int:
         """Rows in a batch of this size and width."""
-        return size
-
-    def least(self, width: int) -> int:
-        """The least size of a held-out batch of this width."""
-        return 1
+        return rows_of(size, width) if self.in_tokens else size
 
     def counts(self, split: str) -> list[int]:
         """How many rows of a split each bucket holds."""
@@ -228,17 +229,6 @@ class Buckets(Batching):
     def describe(self) -> dict[str, dict[str, int]]:
         """Rows by split and width, fit for JSON."""
         return {split: dict(zip(map(str, self.widths), self.counts(split), strict=True)) for split in self.rows}
-
-
-@final
-class TokenBuckets(Buckets):
-    """Buckets whose batches have about as many tokens each: the size of a batch counts padded tokens."""
-
-    def rows_of(self, size: int, width: int) -> int:
-        return rows_of(size, width)
-
-    def least(self, width: int) -> int:
-        return width
 
 
 def fitting_buckets(lengths: Mapping[str, np.ndarray], count: int) -> Buckets:

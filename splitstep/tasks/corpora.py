@@ -16,11 +16,17 @@ from ..options import at_least
 from ..support.documents import decode
 from ..support.words import counted
 from ..text.documents import library_files
-from ..text.files import Content, data_root, read
+from ..text.files import Content, Source, data_root, locate, read
 from ..text.splits import SPLITS, split_at
-from ..text.tokenizers import Bytes, Vocabulary, Words, save_tokenizer
+from ..text.tokenizers import (
+    BYTE_PADDING,
+    WORD_PADDING,
+    Vocabulary,
+    byte_tokenizer,
+    save_tokenizer,
+    word_tokenizer,
+)
 from .batching import Chosen, Windows
-from .fetch import Source, locate
 from .measures import BYTES, WORDS
 from .task import IGNORED, Arrays, Batch, Data, DataNote, Task, hashes, task_row
 
@@ -63,7 +69,7 @@ class Language(Task):
         self.name, self.options, self.data = name, options, data
         limits = {"valid": options.valid_limit, "test": options.test_limit}
         self.arrays: Arrays = {split: array[: limits.get(split)] for split, array in data.splits.items()}
-        self.vocabulary: Vocabulary = data.reader or Bytes()
+        self.vocabulary: Vocabulary = data.reader or Vocabulary(byte_tokenizer(), BYTE_PADDING)
         self.measure = data.measure or BYTES
         self.stride = options.length // 2 if options.stride is None else options.stride
         sizes = {split: len(array) for split, array in self.arrays.items()}
@@ -89,8 +95,8 @@ class Language(Task):
 
     def save_with(self, folder: Path) -> None:
         """A tokenizer that does as `encode` and `decode`."""
-        tokenizer, entries = self.vocabulary.tokenizer()
-        save_tokenizer(folder, tokenizer, {"model_max_length": self.length, **entries})
+        entries = {"model_max_length": self.length, **self.vocabulary.entries}
+        save_tokenizer(folder, self.vocabulary.tokenizer, entries)
 
     def collate(self, chosen: Chosen) -> Arrays:
         """Windows; of held-out ones, labels say which tokens are scored: each but the first of all once."""
@@ -247,7 +253,7 @@ def read_wikitext2(options: Wikitext2Options, data: Path | None = None) -> Data:
     if options.level == "byte":
         return Data({split: np.frombuffer(text, dtype=np.uint8) for split, text in texts.items()}, source)
     tokens = {split: np.array([numbers[w] for w in words[split]], dtype=np.uint16) for split in SPLITS}
-    return Data(tokens, source, Words(list(numbers)), measure=WORDS)
+    return Data(tokens, source, Vocabulary(word_tokenizer(list(numbers)), WORD_PADDING), measure=WORDS)
 
 
 WIKITEXT2 = task_row(

@@ -11,10 +11,9 @@ from typing import Any, ClassVar, NamedTuple, final
 import numpy as np
 
 from ..options import at_least, at_most
-from ..text.files import Content, data_root, read
+from ..text.files import Content, Source, data_root, locate, read
 from ..text.splits import SPLITS, divide_by_class
 from .batching import AUGMENT, Chosen, Epochs, generator
-from .fetch import Source, locate
 from .measures import CLASSES
 from .task import Arrays, Batch, Data, DataNote, Task, also_in, class_counts, hashes, task_row
 

@@ -12,11 +12,10 @@ import numpy as np
 from ..options import at_least
 from ..support.documents import json_lines, split_lines
 from ..support.typed import read_as
-from ..text.files import data_root, find, read_tar, read_text
+from ..text.files import Source, data_root, find, locate, read_tar, read_text
 from ..text.subwords import learn_bpe
 from .batching import check_buckets
 from .cache import Arrays, derived
-from .fetch import Source, locate
 from .sequences import CLS, PAD, SPECIAL, SequenceTask, TokenRows
 from .task import Data, DataNote, task_row
 

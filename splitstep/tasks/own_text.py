@@ -13,7 +13,7 @@ from ..text.documents import own_files
 from ..text.files import read, read_text
 from ..text.splits import SPLITS, split_at
 from ..text.subwords import LEAST, check_size, learn_bpe
-from ..text.tokenizers import END, Subwords
+from ..text.tokenizers import END, subwords
 from .cache import derived
 from .corpora import Language, WindowOptions
 from .task import Data, DataNote, hashes, task_row
@@ -57,7 +57,7 @@ def read_own_text(options: TextOptions, data: Path | None = None) -> Data:
     parameters = {"texts": hashes(whole), "vocab_size": size, "held": HELD, "format": FORMAT}
     found = derived(NAME, parameters, (*SPLITS, TOKENIZER), lambda: make_subwords(texts, size))
     tokenizer = Tokenizer.from_str(found.pop(TOKENIZER).tobytes().decode())
-    return Data(found, {**source, "tokens": "bpe"}, Subwords(tokenizer))
+    return Data(found, {**source, "tokens": "bpe"}, subwords(tokenizer))
 
 
 def decoded(path: Path) -> str:

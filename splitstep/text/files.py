@@ -1,14 +1,19 @@
-"""Files of data: finding them, and reading them, packed or not, with a check of their content.
+"""Files of data: finding them, fetching published ones that are missing, and reading them, packed or not, with a check
+of their content.
 
-The data folder is the one given, else `$SPLITSTEP_DATA`, else `./data`.
+The data folder is the one given, else `$SPLITSTEP_DATA`, else `./data`. Published files come from their official
+source, or from `$SPLITSTEP_MIRROR`, which serves the same files by their paths in the data folder.
 """
 
 import gzip
 import hashlib
+import http.client
 import io
 import lzma
 import os
 import tarfile
+import urllib.error
+import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,11 +21,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from ..support.documents import decode
+from ..support.files import whole_file
 
 BLOCK = 1 << 20
 PACKED = (".gz", ".tgz", ".xz", ".zip")
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 """What reads packed text."""
+TIMEOUT = 20.0  # seconds without an answer
 ROOM, RATIO = 64 << 20, 200
 """A packed file of unknown content may hold ROOM bytes plus RATIO times its own size."""
 Sought = Literal["file", "folder", "file or folder"]
@@ -34,6 +41,16 @@ class Content(NamedTuple):
 
     size: int
     sha256: str
+
+
+class Source(NamedTuple):
+    """A published file: its path in the data folder, its address, its published hash, and the most bytes that it may
+    have."""
+
+    name: str
+    url: str
+    sha256: str
+    most: int
 
 
 def data_root(data: Path | None) -> Path:
@@ -81,6 +98,51 @@ def require(root: Path, task: str, origin: str, *names: str) -> Path:
     return found
 
 
+def locate(root: Path, source: Source, *names: str) -> Path:
+    """The first of the named files that exists, or else the published one, fetched if necessary."""
+    return find(root, *names, source.name) or fetch(source, root)
+
+
+def fetch(source: Source, root: Path) -> Path:
+    """Fetch a file into the data folder; it appears there whole and with the right hash, or not at all."""
+    mirror = os.environ.get("SPLITSTEP_MIRROR")
+    url = f"{mirror.rstrip('/')}/{source.name}" if mirror else source.url
+    target = root / source.name
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT) as response:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(target) as file:
+                found = _copy(response, file.write, source.most)
+                if found != source.sha256:
+                    raise ValueError(f"the answer has sha256 {found} and should have {source.sha256}")
+    except (OSError, ValueError, http.client.HTTPException) as error:  # ValueError: not a URL, or refused
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it holds the connection open
+        raise ValueError(
+            f"{target} is missing and could not be fetched from {url} ({error}). Put the file there by hand (it is "
+            f"published at {source.url}), or set SPLITSTEP_DATA to the folder that holds {source.name}"
+        ) from None
+    return target
+
+
+def _copy(response: http.client.HTTPResponse, write: Callable[[bytes], object], most: int) -> str:
+    """Copy a response's body and return its sha256; a body shorter than announced, or too long, is refused."""
+    announced = response.headers.get("Content-Length")
+    total = int(announced) if announced else None
+    if total is not None and total > most:
+        raise ValueError(f"{total:,} bytes are announced, and the file has at most {most:,}")
+    digest, received = hashlib.sha256(), 0
+    while block := response.read(BLOCK):
+        received += len(block)
+        if received > most:
+            raise ValueError(f"more than {most:,} bytes came, and the file has at most that many")
+        write(block)
+        digest.update(block)
+    if total is not None and received != total:
+        raise ValueError(f"the connection ended after {received:,} of {total:,} bytes")
+    return digest.hexdigest()
+
+
 def read(path: Path, member: str | None = None, content: Content | None = None) -> bytes:
     """A file's bytes, unpacked by its suffix (.gz, .tgz, .xz; .zip with `member`) and checked against `content`.
 
@@ -97,18 +159,12 @@ def read(path: Path, member: str | None = None, content: Content | None = None) 
                 data = _read_all(file, path, most)
     except (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, KeyError, RuntimeError) as error:
         raise damaged(path, error) from None  # RuntimeError: encrypted, or packed in an unknown way
-    if content is not None:
-        check(path, Content(len(data), hashlib.sha256(data).hexdigest()), content)
-    return data
-
-
-def check(path: Path, found: Content, wanted: Content) -> None:
-    """Refuse content of the wrong size or hash."""
-    if found != wanted:
+    if content is not None and (found := Content(len(data), hashlib.sha256(data).hexdigest())) != content:
         raise ValueError(
-            f"{path} holds {found.size:,} bytes and should hold {wanted.size:,}; it has sha256 {found.sha256} and "
-            f"should have {wanted.sha256}. Fetch it again"
+            f"{path} holds {found.size:,} bytes and should hold {content.size:,}; it has sha256 {found.sha256} and "
+            f"should have {content.sha256}. Fetch it again"
         )
+    return data
 
 
 def read_text(path: Path, member: str | None = None) -> str:

@@ -2,7 +2,6 @@
 language model stand for: bytes, words or subwords."""
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -17,9 +16,6 @@ TOKENIZER, CONFIG = "tokenizer.json", "tokenizer_config.json"
 BYTE_PADDING, WORD_PADDING = "\u00ff", "<unk>"
 END = "<|endoftext|>"  # the token of subwords that stands after a text; it is the padding, too
 BLANKS = r"[\s\x1c-\x1f]+"  # what `str.split` splits at
-
-
-Entries = dict[str, str | bool]
 
 
 def byte_alphabet() -> dict[str, int]:
@@ -42,12 +38,6 @@ def save_tokenizer(folder: Path, tokenizer: Any, entries: Mapping[str, str | int
 def write_tokenizer(folder: Path, tokenizer: Any) -> None:
     """Write tokenizer.json. The tokenizer's own `save` has the same bytes, but a full disk is not an OSError there."""
     (folder / TOKENIZER).write_text(tokenizer.to_str(pretty=False), encoding="utf-8")
-
-
-def padded_on_the_left(padding: str) -> Entries:
-    """Entries for a language model's tokenizer: batches are padded before the text, since words are added after it.
-    The same characters in a text are text."""
-    return {"pad_token": padding, "padding_side": "left", "split_special_tokens": True}
 
 
 def byte_tokenizer() -> Any:
@@ -129,88 +119,35 @@ def mark_sentences(tokenizer: Any, ids: Mapping[str, int], most: int) -> None:
     tokenizer.enable_truncation(most, strategy="longest_first")
 
 
-class Vocabulary(ABC):
-    """Text as tokens and back, and the tokenizer that does the same for other programs.
+@final
+class Vocabulary:
+    """Text as tokens and back, by the tokenizer that is saved with a model, and the entries of its config.
 
+    Batches are padded before the text, since words are added after it; the same characters in a text are text.
     `byte_counts` [V] says how many bytes each token stands for, where a text's bytes depend on its tokens.
     """
 
-    byte_counts: np.ndarray | None = None
-
-    @property
-    @abstractmethod
-    def size(self) -> int: ...
-
-    @abstractmethod
-    def encode(self, text: str) -> list[int]: ...
-
-    @abstractmethod
-    def decode(self, ids: Sequence[int]) -> str: ...
-
-    @abstractmethod
-    def tokenizer(self) -> tuple[Any, Entries]:
-        """The tokenizer that is saved with a model, and the entries of its config."""
-
-
-@final
-class Bytes(Vocabulary):
-    """The bytes of UTF-8 text."""
+    def __init__(self, tokenizer: Any, padding: str, byte_counts: np.ndarray | None = None) -> None:
+        self.tokenizer, self.byte_counts = tokenizer, byte_counts
+        self.entries: dict[str, str | bool] = {
+            "pad_token": padding, "padding_side": "left", "split_special_tokens": True,
+            **({"eos_token": END} if padding == END else {}),
+        }  # fmt: skip
 
     @property
     def size(self) -> int:
-        return 256
+        return self.tokenizer.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
-        return list(text.encode())
+        return self.tokenizer.encode(text).ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        return bytes(ids).decode(errors="replace")
-
-    def tokenizer(self) -> tuple[Any, Entries]:
-        return byte_tokenizer(), padded_on_the_left(BYTE_PADDING)
+        return self.tokenizer.decode(list(ids), skip_special_tokens=False)
 
 
-@final
-class Words(Vocabulary):
-    """Words between blanks; one that is not in the vocabulary is <unk>."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self.words, self.numbers = tuple(words), {word: number for number, word in enumerate(words)}
-
-    @property
-    def size(self) -> int:
-        return len(self.words)
-
-    def encode(self, text: str) -> list[int]:
-        return [self.numbers.get(word, self.numbers["<unk>"]) for word in text.split()]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return " ".join(self.words[number] for number in ids).replace("<eos>", "\n")
-
-    def tokenizer(self) -> tuple[Any, Entries]:
-        return word_tokenizer(self.words), padded_on_the_left(WORD_PADDING)
-
-
-@final
-class Subwords(Vocabulary):
+def subwords(tokenizer: Any) -> Vocabulary:
     """The subwords of a byte-level BPE, and the token END, which has no bytes."""
-
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
-        tokenizer.encode_special_tokens = True  # END that is written in a text is text
-        tokens = [tokenizer.id_to_token(number) for number in range(self.size)]
-        # ByteLevel writes each byte as one character
-        self.byte_counts = np.array([0 if token == END else len(token) for token in tokens])
-
-    @property
-    def size(self) -> int:
-        return self._tokenizer.get_vocab_size()
-
-    def encode(self, text: str) -> list[int]:
-        return self._tokenizer.encode(text).ids
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return self._tokenizer.decode(list(ids), skip_special_tokens=False)
-
-    def tokenizer(self) -> tuple[Any, Entries]:
-        return self._tokenizer, {**padded_on_the_left(END), "eos_token": END}
+    tokenizer.encode_special_tokens = True  # END that is written in a text is text
+    tokens = [tokenizer.id_to_token(number) for number in range(tokenizer.get_vocab_size())]
+    # ByteLevel writes each byte as one character
+    return Vocabulary(tokenizer, END, np.array([0 if token == END else len(token) for token in tokens]))

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from splitstep.tasks.fetch import Source, fetch, locate
-from splitstep.text.files import Content, data_root, find, read, read_tar
+from splitstep.text.files import Content, Source, data_root, fetch, find, locate, read, read_tar
 
 BODY = bytes(range(256)) * 20_000  # several blocks
 RIGHT = hashlib.sha256(BODY).hexdigest()

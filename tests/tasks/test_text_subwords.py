@@ -73,7 +73,7 @@ def test_bits_are_over_the_bytes_of_the_text(tmp_path: Path) -> None:
         for place in range(1, len(ids)):
             if (label := int(ids[place])) >= 0:
                 cost -= float(logits[row, place - 1].double().log_softmax(-1)[label])
-                size += 0 if label == 0 else len(made.vocabulary.tokenizer()[0].id_to_token(label))
+                size += 0 if label == 0 else len(made.vocabulary.tokenizer.id_to_token(label))
     whole = made.decode(np.concatenate([t for t in [made.arrays["test"]]]).tolist()).replace(END, "")
     first = made.vocabulary.byte_counts
     assert size == len(whole.encode()) - first[made.arrays["test"][0]]  # nothing predicts the first token

@@ -147,26 +147,24 @@ def prepare_text(options: MlmOptions, data: Path | None = None) -> Prepared:
     another machine needs to train on it: `data.prepared=FOLDER`."""
     if options.prepared is not None:
         return load_prepared(options, data)
+    tokenizer, own = None, dict[str, TextFactory]()
     if options.tokenizer is not None:  # which has a kind and a number of subwords of its own
-        kind, size = read_kind(saved_tokenizer(options.tokenizer).text, options.tokenizer)
+        tokenizer = saved_tokenizer(options.tokenizer).text
+        kind, size = read_kind(tokenizer, options.tokenizer)
         options = replace(options, subwords=kind, vocab_size=size)
-    if not options.train:
-        source: dict[str, Any] = {"docstrings": library_hash()}
+    if options.train:
+        given = {split: names for split in SPLITS if (names := getattr(options, split))}
+        files = {split: find_files(names, NAME, data) for split, names in given.items()}
+        named = {split: [[file.name, digest(file)] for file in found] for split, found in files.items()}
+        source: dict[str, Any] = {"files": named.pop("train"), "documents": options.documents, **named}
+        own |= {split: partial(read_parts, found, options.documents) for split, found in files.items()}
+        parts = own.pop("train")
+    else:
+        source = {"docstrings": library_hash()}
         once = cache(lambda: list(read_docstrings()))  # parsing takes seconds, and the text is small
         parts = lambda: iter(once())  # noqa: E731
-        return prepare(wanted(options, parts, source))
-    given = {split: names for split in SPLITS if (names := getattr(options, split))}
-    files = {split: find_files(names, NAME, data) for split, names in given.items()}
-    named = {split: [[file.name, digest(file)] for file in found] for split, found in files.items()}
-    source = {"files": named.pop("train"), "documents": options.documents, **named}
-    read = {split: partial(read_parts, found, options.documents) for split, found in files.items()}
-    return prepare(wanted(options, read.pop("train"), source)._replace(own=read))
-
-
-def wanted(options: MlmOptions, parts: TextFactory, source: dict[str, Any]) -> TextSpec:
     form = options.subwords, options.vocab_size, options.length, options.next_sentence
-    tokenizer = None if options.tokenizer is None else saved_tokenizer(options.tokenizer).text
-    return TextSpec(NAME, parts, source, *form, tokenizer=tokenizer)
+    return prepare(TextSpec(NAME, parts, source, *form, own, tokenizer))
 
 
 def load_prepared(options: MlmOptions, data: Path | None) -> Prepared:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,9 +43,9 @@ class TextSpec(NamedTuple):
     subwords: Kind
     vocab_size: int
     length: int
-    next_sentence: bool = False
-    own: Mapping[str, TextFactory] = MappingProxyType({})
-    tokenizer: str | None = None
+    next_sentence: bool
+    own: Mapping[str, TextFactory]
+    tokenizer: str | None
 
     def split(self, whole: Extent, doing: str) -> Iterator[SplitPart]:
         """The parts of all splits; `doing`: what for."""

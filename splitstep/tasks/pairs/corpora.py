@@ -10,10 +10,9 @@ import numpy as np
 
 from ...support.documents import split_lines
 from ...support.words import counted
-from ...text.files import data_root, find, find_own, read_text, require
+from ...text.files import Source, data_root, find, find_own, locate, read_text, require
 from ...text.lines import Lines, chosen, folded, hold_out, read_pairs
 from ...text.splits import SPLITS
-from ..fetch import Source, locate
 from ..task import Data, DataNote, task_row
 from .codec import TextForm
 from .prepared import Part, pair_part, split_parts

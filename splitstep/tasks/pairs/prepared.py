@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from itertools import compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,11 @@ from ...text.moses import keep_by_length
 from ...text.splits import SPLITS
 from ..batching import TokenRows
 from ..cache import derived_folder, digest, key, read_manifest
+from ..task import Data
 from .codec import Codec, TextForm, learn
+
+if TYPE_CHECKING:
+    from .translation import PairOptions
 
 FORMAT = 5  # the version of the cache; another number makes everything anew
 HELD_TOKENS = 2048
@@ -41,19 +45,6 @@ def split_parts(files: tuple[Path, ...], read: Callable[[], Mapping[str, Lines]]
     """Splits that come from the same files, which are read only once."""
     once = cache(read)
     return {split: Part(files, lambda split=split: once()[split]) for split in SPLITS}
-
-
-class Limits(NamedTuple):
-    """What training leaves out: pairs with more words than `words` or a length ratio above `ratio`, and pairs with more
-    subwords on either side than `tokens`. Held-out splits are kept whole, except for extremely long pairs."""
-
-    words: int | None
-    ratio: float | None
-    tokens: int
-
-    def most(self, split: str) -> int:
-        """The most subwords on the longer side of a pair."""
-        return self.tokens if split == "train" else max(self.tokens, HELD_TOKENS)
 
 
 class Pairs(NamedTuple):
@@ -88,27 +79,16 @@ class Prepared(NamedTuple):
         return Lines(column("source"), column("target"), column("plain") if has_plain else None)
 
 
-class PairSpec(NamedTuple):
-    """What to prepare: a task's splits, the form of their text, the number of merges, and what training leaves out;
-    `limit` keeps the first training pairs only."""
-
-    task: str
-    parts: Mapping[str, Part]
-    form: TextForm
-    merges: int
-    limits: Limits
-    limit: int | None
-
-
-def prepare(wanted: PairSpec, more: object = None) -> Prepared:
-    """The prepared text, from the cache if it is there and undamaged; `more` is what else it depends on."""
-    files = {split: [(path.name, digest(path)) for path in part.files] for split, part in wanted.parts.items()}
+def prepare(task: str, options: "PairOptions", data: Data) -> Prepared:
+    """The prepared text of a task, from the cache if it is there and undamaged."""
+    files = {split: [(path.name, digest(path)) for path in part.files] for split, part in data.splits.items()}
+    limits = {"words": options.words, "ratio": options.ratio, "tokens": options.most_tokens}
     parameters = {
-        "format": FORMAT, "files": files, "form": dataclasses.asdict(wanted.form), "merges": wanted.merges,
-        "limits": wanted.limits._asdict(), "limit": wanted.limit, "more": more,
+        "format": FORMAT, "files": files, "form": dataclasses.asdict(data.reader), "merges": options.merges,
+        "limits": limits, "limit": options.limit, "more": data.more.get("cached"),
     }  # fmt: skip
-    folder = cache_root() / "translation" / f"{wanted.task}-{key(parameters)}"
-    return derived_folder(folder, partial(load, files=files), lambda part: {"counts": write(part, wanted)})
+    folder = cache_root() / "translation" / f"{task}-{key(parameters)}"
+    return derived_folder(folder, partial(load, files=files), lambda part: {"counts": write(part, task, options, data)})
 
 
 def load(folder: Path, files: Files) -> Prepared | None:
@@ -124,24 +104,24 @@ def load(folder: Path, files: Files) -> Prepared | None:
         return None
 
 
-def write(folder: Path, wanted: PairSpec) -> dict[str, dict[str, int]]:
+def write(folder: Path, task: str, options: "PairOptions", data: Data) -> dict[str, dict[str, int]]:
     """Write all files but the manifest, and return the counts of each split."""
-    form, limits = wanted.form, wanted.limits
+    form: TextForm = data.reader
     counts: dict[str, dict[str, int]] = {}
     codec: Codec | None = None
     in_train = np.empty(0, np.int64)
-    for split in sorted(wanted.parts, key=lambda name: name != "train"):  # subwords are learned from training text
-        lines, counts[split] = without_empty(wanted.parts[split].read())
+    for split in sorted(data.splits, key=lambda name: name != "train"):  # subwords are learned from training text
+        lines, counts[split] = without_empty(data.splits[split].read())
         source = form.prepare_files(lines.source, form.source)
         target = form.prepare_files(lines.target, form.target)
         if split == "train":
-            source, target = shortened(source, target, wanted, counts[split])
-        require_pairs(wanted.task, split, len(source), counts[split])
-        codec = codec or learn(source, target, form, wanted.merges)
+            source, target = shortened(source, target, options, counts[split])
+        require_pairs(task, split, len(source), counts[split])
+        codec = codec or learn(source, target, form, options.merges)
         pairs = Pairs(codec.encode_flat(source), codec.encode_flat(target))
-        keep = pairs.lengths <= limits.most(split)
+        keep = pairs.lengths <= (options.most_tokens if split == "train" else max(options.most_tokens, HELD_TOKENS))
         counts[split]["too_many_tokens"] = int((~keep).sum())
-        require_pairs(wanted.task, split, int(keep.sum()), counts[split])
+        require_pairs(task, split, int(keep.sum()), counts[split])
         if not keep.all():
             pairs = Pairs(selected(pairs.source, keep), selected(pairs.target, keep))
         hashes = hashed(compress(source, keep), compress(target, keep))
@@ -154,7 +134,7 @@ def write(folder: Path, wanted: PairSpec) -> dict[str, dict[str, int]]:
             np.save(folder / f"{split}.{side}.tokens.npy", ids.tokens)
             np.save(folder / f"{split}.{side}.offsets.npy", ids.offsets)
         counts[split]["kept"] = len(pairs.lengths)
-    assert codec is not None, wanted.parts
+    assert codec is not None, data.splits
     codec.save(folder)
     return counts
 
@@ -168,15 +148,15 @@ def without_empty(lines: Lines) -> tuple[Lines, dict[str, int]]:
 
 
 def shortened(
-    source: Sequence[str], target: Sequence[str], wanted: PairSpec, counts: dict[str, int]
+    source: Sequence[str], target: Sequence[str], options: "PairOptions", counts: dict[str, int]
 ) -> tuple[list[str], list[str]]:
     """The training pairs within the limits; adds what is left out to `counts`."""
-    limits, limit = wanted.limits, wanted.limit
+    limit = options.limit
     counts["over_limit"] = 0 if limit is None else max(0, len(source) - limit)
     pairs = list(zip(source[:limit], target[:limit], strict=True))
-    longest = limits.words if limits.words is not None else max(map(len, (*source, *target)), default=1)
+    longest = options.words if options.words is not None else max(map(len, (*source, *target)), default=1)
     short = [pair for pair in pairs if keep_by_length(*pair, longest, None)]
-    kept = [pair for pair in short if keep_by_length(*pair, longest, limits.ratio)]
+    kept = [pair for pair in short if keep_by_length(*pair, longest, options.ratio)]
     counts["too_many_words"], counts["unequal_length"] = len(pairs) - len(short), len(short) - len(kept)
     return [one for one, _ in kept], [two for _, two in kept]
 

@@ -11,11 +11,11 @@ from ...options import at_least
 from ...text import moses
 from ...text.lines import Lines
 from ...text.tokenizers import TOKENIZER
-from ..batching import MULTIPLE, Chosen, TokenBuckets, check_buckets, choose_widths
+from ..batching import MULTIPLE, Buckets, Chosen, check_buckets, choose_widths
 from ..measures import Measure, Metric, perplexity_figures, score_tokens
 from ..task import IGNORED, Arrays, Batch, Data, FreeRun, Task, check_split
 from .codec import PAD, START, Codec, Progress, Search, TextForm
-from .prepared import Limits, PairSpec, prepare
+from .prepared import prepare
 from .scores import PAPERS, PapersBleu, Score
 from .scores import score as score_lines
 
@@ -82,10 +82,9 @@ class PairOptions:
         return Search(self.beams, self.length_penalty)
 
     @property
-    def limits(self) -> Limits:
-        """The limits on training pairs; the last bucket is one, too."""
-        last = self.buckets[-1] if self.buckets else self.longest
-        return Limits(self.words, self.ratio, min(self.longest, last))
+    def most_tokens(self) -> int:
+        """The most subwords on the longer side of a training pair; the last bucket is a limit, too."""
+        return min((self.longest, *self.buckets[-1:]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +123,14 @@ class Translation(Task):
         if self.papers is not None:
             moses.sacremoses(f'task "{name}" is scored on Moses tokens and needs')  # now, not after training
         self.aliases: Mapping[str, str] = data.more.get("aliases", {})
-        wanted = PairSpec(name, data.splits, data.reader, options.merges, options.limits, options.limit)
-        self.prepared = prepare(wanted, data.more.get("cached"))
+        self.prepared = prepare(name, options, data)
         self.splits = (*self.prepared.pairs, *self.aliases)
         lengths = {split: pairs.lengths for split, pairs in self.prepared.pairs.items()}
         widths = options.buckets or choose_widths(lengths["train"], BUCKETS)
         longest = max(int(found.max()) for found in lengths.values())
         # Held-out pairs longer than any training pair get a shape of their own: nothing is truncated.
         beyond = (-(-longest // MULTIPLE) * MULTIPLE,) if longest > widths[-1] else ()
-        self.batching = self.buckets = TokenBuckets((*widths, *beyond), lengths, len(widths))
+        self.batching = self.buckets = Buckets((*widths, *beyond), lengths, len(widths), in_tokens=True)
 
     @property
     def papers(self) -> PapersBleu | None:
