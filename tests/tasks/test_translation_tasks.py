@@ -6,6 +6,7 @@ import json
 import sys
 import tarfile
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from splitstep.tasks import batching, task
-from splitstep.tasks.batching import MULTIPLE, choose_widths, rows_of
+from splitstep.tasks.batching import MULTIPLE, ORDER, ROWS, choose_widths, generator, rows_of
 from splitstep.tasks.pairs.codec import END, PAD, SPECIAL, START, UNKNOWN, Codec, TextForm, check_fit, learn
 from splitstep.tasks.pairs.corpora import COUNTS, english, german
 from splitstep.tasks.pairs.macaron_corpora import TESTS, prepare_archive
 from splitstep.tasks.pairs.translation import Translation
 from splitstep.text import moses
 from splitstep.text.lines import hold_out, lines_of
-from splitstep.training import read_recipe, train
+from splitstep.training import TrainOptions, read_recipe, train
+from splitstep.training.objective import dropout_seed, prefetched, work_for
+from splitstep.training.processes import Processes
 
 SMALL = {"train": 700, "valid": 40, "test": 40, "highest": 9999}
 WORDS = "der die das ein Haus Hund Mann geht läuft sieht schnell heute nicht und aber Straße grün".split()  # noqa: SIM905
@@ -55,14 +58,19 @@ def sentences(n: int, seed: int = 0) -> list[str]:
     return [" ".join([*random.choice(WORDS, random.integers(3, 12)), str(i)]) + "." for i in range(n)]
 
 
+def write(path: Path, *lines: str) -> str:
+    """A file of these lines."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return str(path)
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[str, str]:
     """Two files of 200 pairs: the target is the source backwards."""
     lines = sentences(200)
-    paths = tmp_path / "my.de", tmp_path / "my.xx"
-    paths[0].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    paths[1].write_text("".join(f"{' '.join(line.split()[::-1])}\n" for line in lines), encoding="utf-8")
-    return str(paths[0]), str(paths[1])
+    backwards = (" ".join(line.split()[::-1]) for line in lines)
+    return write(tmp_path / "my.de", *lines), write(tmp_path / "my.xx", *backwards)
 
 
 def test_numbers_in_words() -> None:
@@ -299,17 +307,14 @@ def test_the_cache_is_used_checked_and_mended(
 
 @pytest.mark.usefixtures("cache")
 def test_files_of_one_name_and_in_another_order_are_other_text(tmp_path: Path) -> None:
-    names = [tmp_path / language / "train.txt" for language in ("en", "de")]
     lines = sentences(80)
-    for path in names:
-        path.parent.mkdir()
-        path.write_text("\n".join(lines), encoding="utf-8")
-    before = parallel(train=list(map(str, names)), merges=50).text("valid").source
-    names[0].write_text("\n".join(line.upper() for line in lines), encoding="utf-8")
-    made = parallel(train=list(map(str, names)), merges=50)
+    names = [write(tmp_path / language / "train.txt", *lines) for language in ("en", "de")]
+    before = parallel(train=names, merges=50).text("valid").source
+    write(Path(names[0]), *(line.upper() for line in lines))
+    made = parallel(train=names, merges=50)
     assert [line.lower() for line in made.text("valid").source] != made.text("valid").source  # and before they were:
     assert [line for line in before if line not in lines] == []
-    swapped = parallel(train=list(map(str, names[::-1])), merges=50)
+    swapped = parallel(train=names[::-1], merges=50)
     assert set(swapped.text("valid").target) <= {line.upper() for line in lines}
     assert [name for name, _ in made.describe()["files"]["train"]] == ["train.txt", "train.txt"]
 
@@ -330,10 +335,11 @@ def test_held_out_pairs_that_training_has_are_counted(tmp_path: Path) -> None:
         "a": [*lines[:3], lines[3].upper(), f"  {lines[50]}", "neu"],
         "b": [*lines[:2], "x", *lines[3:4], lines[50], "y"],
     }
-    for side in ("a", "b"):
-        for name, text in (("train", lines), ("test", held[side])):
-            (tmp_path / f"{name}.{side}").write_text("".join(f"{line}\n" for line in text), encoding="utf-8")
-    data = {split: [str(tmp_path / f"{split}.{side}") for side in ("a", "b")] for split in ("train", "test")}
+    texts = {"train": {"a": lines, "b": lines}, "test": held}
+    data = {
+        split: [write(tmp_path / f"{split}.{side}", *text) for side, text in sides.items()]
+        for split, sides in texts.items()
+    }
     made = parallel(**data, valid=data["train"], merges=50)
     assert made.describe()["pairs"]["test"] == {"read": 6, "empty": 0, "too_many_tokens": 0, "in_train": 4, "kept": 6}
     assert made.remarks() == {"also in train": {"valid": 60, "test": 4}}
@@ -371,10 +377,9 @@ def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
     lines = sentences(60)
     source = [*lines, "", "kein Ziel", "ein Haus " * 30, "der Hund geht und sieht das Haus"]
     target = [*lines, "nothing", "  ", "ein Haus " * 30, "Hund"]
-    (tmp_path / "a").write_text("\n".join(source), encoding="utf-8")
-    (tmp_path / "b").write_text("\n".join(target), encoding="utf-8")
-    made = parallel(train=[str(tmp_path / "a"), str(tmp_path / "b")], valid=[str(tmp_path / "a")] * 2,
-                    test=[str(tmp_path / "a")] * 2, merges=50, words=40, ratio=3.0, longest=60)  # fmt: skip
+    one, two = write(tmp_path / "a", *source), write(tmp_path / "b", *target)
+    limits = {"merges": 50, "words": 40, "ratio": 3.0, "longest": 60}
+    made = parallel(train=[one, two], valid=[one, one], test=[one, one], **limits)
     counts = made.describe()["pairs"]
     assert counts["train"] | {"too_many_tokens": 0} == {
         "read": 64, "empty": 2, "over_limit": 0, "too_many_words": 1, "unequal_length": 1, "too_many_tokens": 0,
@@ -387,24 +392,13 @@ def test_pairs_left_out_are_counted(tmp_path: Path) -> None:
     assert sum(len(batch["labels"]) for batch in made.batches("valid", 256)) == 63
 
 
-def test_text_of_different_length_is_refused(tmp_path: Path) -> None:
-    lines = sentences(30)
-    (tmp_path / "a").write_text("\n".join(lines), encoding="utf-8")
-    (tmp_path / "b").write_text("\n".join([*lines[:7], "", *lines[7:]]), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"a has 30 lines and .*b has 31; .* first look unlike at line 8: .* / ''"):
-        parallel(train=[str(tmp_path / "a"), str(tmp_path / "b")])
-    (tmp_path / "b").write_text("\n".join(lines[:-1]), encoding="utf-8")
-    with pytest.raises(ValueError, match=r"30 lines .* 29; .*no line before the 29th"):
-        parallel(train=[str(tmp_path / "a"), str(tmp_path / "b")])
-
-
 def test_held_out_lines_that_would_take_for_ever_are_left_out_counted_and_told(
     files: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = sentences(5)
-    for side, long in (("a", WORDS[0]), ("b", " ".join([WORDS[0]] * 20_000))):
-        (tmp_path / side).write_text("".join(f"{line}\n" for line in [*kept[:2], long, *kept[2:]]), encoding="utf-8")
-    data = {"train": list(files), "test": [str(tmp_path / "a"), str(tmp_path / "b")], "beams": 1}
+    odd = {"a": WORDS[0], "b": " ".join([WORDS[0]] * 20_000)}
+    held = [write(tmp_path / side, *kept[:2], long, *kept[2:]) for side, long in odd.items()]
+    data = {"train": list(files), "test": held, "beams": 1}
     made = parallel(**data)
     assert made.text("test").source == kept
     assert sorted(sources(made, "test")) == sorted(kept)  # in batches, bucket by bucket
@@ -422,16 +416,30 @@ def test_lines_end_at_line_feeds_only() -> None:
     assert lines_of("\ufeffa\u2028b\r\nc\x85d\n\ne".encode(), "x") == ["a\u2028b", "c\x85d", "", "e"]
 
 
-def test_too_little_text_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a").write_text("eins\n")
-    with pytest.raises(ValueError, match="too few to hold some out for valid and test"):
-        parallel(train=[str(tmp_path / "a")] * 2)
-    (tmp_path / "same").write_text("eins\nEins\n eins\n")
-    with pytest.raises(ValueError, match="has 1 different line, too few"):
-        parallel(train=[str(tmp_path / "same")] * 2)
-    (tmp_path / "empty").write_text("\n\n")
+LINES = sentences(30)
+REFUSED: dict[str, tuple[list[str], list[str], str]] = {
+    "a line more": (
+        LINES,
+        [*LINES[:7], "", *LINES[7:]],
+        r"a has 30 lines and .*b has 31; .* unlike at line 8: .* / ''",
+    ),
+    "a line less": (LINES, LINES[:-1], "30 lines .* 29; .*no line before the 29th"),
+    "one line": (["eins"], ["eins"], "too few to hold some out for valid and test"),
+    "one line in three forms": (["eins", "Eins", " eins"], ["1"] * 3, "has 1 different line, too few"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_text_of_different_length_and_too_little_are_refused(case: str, tmp_path: Path) -> None:
+    source, target, says = REFUSED[case]
+    with pytest.raises(ValueError, match=says):
+        parallel(train=[write(tmp_path / "a", *source), write(tmp_path / "b", *target)])
+
+
+def test_text_of_which_nothing_remains_is_refused(tmp_path: Path) -> None:
+    empty, held = [write(tmp_path / "empty", "", "")] * 2, [write(tmp_path / "a", "eins")] * 2
     with pytest.raises(ValueError, match=r"no pair of the train split remains \(read 2, empty 2"):
-        parallel(train=[str(tmp_path / "empty")] * 2, valid=[str(tmp_path / "a")] * 2, test=[str(tmp_path / "a")] * 2)
+        parallel(train=empty, valid=held, test=held)
 
 
 def write_archive(path: Path, pairs: list[tuple[str, str]]) -> None:
@@ -498,14 +506,12 @@ def test_an_incomplete_archive_is_refused(tmp_path: Path) -> None:
 
 def test_wmt14_preparation(tmp_path: Path) -> None:
     """Three corpora are joined, punctuation normalised, hyphens split, pairs of more than 80 words left out."""
-    folder = tmp_path / "wmt14"
-    folder.mkdir()
     for stem in ("europarl-v7.de-en", "commoncrawl.de-en", "news-commentary-v12.de-en"):
-        (folder / f"{stem}.en").write_text(f"A “well-known” {stem} Dog.\n" + "word " * 81 + "\n", encoding="utf-8")
-        (folder / f"{stem}.de").write_text(f"Ein „bekannter“ {stem} Hund.\n" + "Wort " * 80 + "\n", encoding="utf-8")
+        write(tmp_path / "wmt14" / f"{stem}.en", f"A “well-known” {stem} Dog.", "word " * 81)
+        write(tmp_path / "wmt14" / f"{stem}.de", f"Ein „bekannter“ {stem} Hund.", "Wort " * 80)
     for stem in ("newstest2013", "newstest2014"):
-        (folder / f"{stem}.en").write_text(f"It’s {stem}.\n", encoding="utf-8")
-        (folder / f"{stem}.de").write_text(f"Es ist {stem}.\n", encoding="utf-8")
+        write(tmp_path / "wmt14" / f"{stem}.en", f"It’s {stem}.")
+        write(tmp_path / "wmt14" / f"{stem}.de", f"Es ist {stem}.")
     made = task("wmt14", {"merges": 20}, tmp_path)
     train = made.describe()["pairs"]["train"]
     assert (train["read"], train["too_many_words"], train["kept"]) == (6, 3, 3)
@@ -518,11 +524,8 @@ def test_wmt14_preparation(tmp_path: Path) -> None:
 
 @pytest.fixture
 def europarl(tmp_path: Path) -> Path:
-    (tmp_path / "europarl-de-en").mkdir()
     for side in ("de", "en"):
-        (tmp_path / "europarl-de-en" / f"train.{side}").write_text(
-            "".join(f"{line}\n" for line in sentences(120)), encoding="utf-8"
-        )
+        write(tmp_path / "europarl-de-en" / f"train.{side}", *sentences(120))
     return tmp_path
 
 
@@ -536,12 +539,10 @@ def test_europarl_holds_out_its_last_lines(europarl: Path) -> None:
 
 
 def test_a_second_name_of_a_split_is_not_prepared(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "multi30k").mkdir()
     counts = {stem: 20 + 5 * number for number, stem in enumerate(COUNTS)}
     monkeypatch.setattr("splitstep.tasks.pairs.corpora.COUNTS", counts)
     for stem, side in itertools.product(counts, ("en", "de")):
-        lines = sentences(counts[stem], seed=counts[stem])
-        (tmp_path / "multi30k" / f"{stem}.{side}").write_text("\n".join(lines), encoding="utf-8")
+        write(tmp_path / "multi30k" / f"{stem}.{side}", *sentences(counts[stem], seed=counts[stem]))
     made = task("multi30k", {"merges": 30}, tmp_path)
     assert made.tests == ("test2016", "test2017", "coco")
     assert made.splits == ("train", "valid", *made.tests, "test")
@@ -564,3 +565,67 @@ def test_real_data_has_its_published_size(data: Path) -> None:
     ted = task("ted", {"limit": 2000}, data)
     pairs = ted.describe()["pairs"]
     assert (pairs["train"]["read"], pairs["valid"]["kept"], pairs["test"]["kept"]) == (48_262, 7283, 6750)
+
+
+SIZE, STEPS = 96, 40
+
+
+BUCKETED = {"train": 3000, "valid": 20, "test": 20, "merges": 60, "buckets": [10, 12, 14, 20]}
+
+
+def walked(data: Any, seed: int) -> Iterator[tuple[list[list[int]], list[list[int]], int]]:
+    """Rows of source and target tokens, and their padded width, batch by batch, by walking from the first one."""
+    pairs = data.prepared.pairs["train"]
+    sides = [
+        [side.tokens[a:b].tolist() for a, b in zip(side.offsets[:-1], side.offsets[1:], strict=True)] for side in pairs
+    ]
+    widths = data.batching.trained
+    members = [[] for _ in widths]
+    for row, both in enumerate(zip(*sides, strict=True)):
+        members[next(b for b, width in enumerate(widths) if max(map(len, both)) <= width)].append(row)
+
+    def stream(bucket: int) -> Iterator[int]:
+        epoch = 0
+        while True:
+            yield from (
+                members[bucket][i] for i in generator(seed, epoch, ROWS, bucket).permutation(len(members[bucket]))
+            )
+            epoch += 1
+
+    streams, many, epoch = [stream(b) for b in range(len(widths))], [rows_of(SIZE, width) for width in widths], 0
+    while True:
+        batches = [(epoch + 1) * len(m) // r - epoch * len(m) // r for m, r in zip(members, many, strict=True)]
+        for bucket in generator(seed, epoch, ORDER).permutation(np.repeat(np.arange(len(widths)), batches)):
+            rows = list(itertools.islice(streams[bucket], many[bucket]))
+            yield [sides[0][row] for row in rows], [sides[1][row] for row in rows], widths[bucket]
+        epoch += 1
+
+
+def test_batches_are_those_of_a_walk_from_the_first() -> None:
+    seed, data = 7, task("numbers", BUCKETED)
+    options, alone = TrainOptions(steps=STEPS, batch=SIZE, seed=seed), Processes(0, 1, torch.device("cpu"))
+    shapes = set()
+    with prefetched(lambda step: work_for(data, options, step, alone), 0, STEPS) as works:
+        for step, (work, (source, target, width)) in enumerate(zip(works, walked(data, seed), strict=False)):
+            [part] = work.parts
+            expected = {
+                "input_ids": [row + [0] * (width - len(row)) for row in source],
+                "attention_mask": [[1] * len(row) + [0] * (width - len(row)) for row in source],
+                "labels": [row + [-100] * (width - len(row)) for row in target],
+            }
+            assert {name: x.tolist() for name, x in part.items()} == expected
+            assert all(x.dtype == torch.int64 for x in part.values())
+            assert work.items.item() == work.tokens == sum(map(len, target))
+            assert torch.equal(work.seeds[0], dropout_seed(seed, step, 0, 0))
+            shapes.add(work.shape)
+    assert len(shapes) >= 3
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_batches_for_a_gpu_are_the_same_in_pinned_memory() -> None:
+    data, options = task("numbers", BUCKETED), TrainOptions(steps=STEPS, batch=SIZE)
+    for step in range(5):
+        here, there = (work_for(data, options, step, Processes(0, 1, torch.device(kind))) for kind in ("cpu", "cuda"))
+        for one, two in zip(here.tensors(), there.tensors(), strict=True):
+            assert two.is_pinned()
+            assert torch.equal(one, two)
