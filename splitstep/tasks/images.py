@@ -64,6 +64,7 @@ def standardised(images: np.ndarray, standard: Standard) -> Any:
     return (values / standard.white - standard.mean) / standard.deviation
 
 
+@final
 class Images(Task):
     """An image-classification task; `pixel_values` are [B, 1, S, S], or [B, 3, S, S] in colour.
 
@@ -87,17 +88,14 @@ class Images(Task):
             raise ValueError(f"{given}; choose one of {fits}")
 
     @property
-    @final
     def shape(self) -> dict[str, int]:
         channels = 1 if self.pixels["train"].images.ndim == 3 else 3
         patch = self.options.patch
         return {"image_size": self._side, "channels": channels, "patch": patch, "labels": len(self.labels)}
 
-    @final
     def tokens(self, batch: Batch) -> int:
         return len(batch["labels"]) * self.length
 
-    @final
     def collate(self, chosen: Chosen) -> Arrays:
         pixels, rows, shift = self.pixels[chosen.split], chosen.rows, self.options.shift
         images = pixels.images[rows]
@@ -109,7 +107,6 @@ class Images(Task):
             "labels": pixels.labels[rows].astype(np.int64),
         }
 
-    @final
     def save_with(self, folder: Path) -> None:
         """The image processor that turns a grey image into this task's pixels."""
         processor = {
@@ -124,7 +121,6 @@ class Images(Task):
         }
         (folder / "preprocessor_config.json").write_text(json.dumps(processor, indent=2) + "\n", encoding="utf-8")
 
-    @final
     def oddities(self) -> dict[str, dict[str, int]]:
         """Only of one's own images: those of published sets are what they are."""
         if not self.data.more.get("own"):
@@ -132,7 +128,6 @@ class Images(Task):
         texts = {split: [image.tobytes() for image in one.images] for split, one in self.pixels.items()}
         return {"also in train": also_in(set(texts["train"]), texts)}
 
-    @final
     def describe(self) -> dict[str, Any]:
         labels = {split: one.labels for split, one in self.pixels.items()}
         return {

@@ -18,6 +18,7 @@ from .files import OPENERS, damaged, find_own, kind_of
 Boundary = Literal["file", "blank", "line"]
 FIELD = "text"  # the column or field that holds a document
 STATE = "state.json"  # names the files of a dataset; others in its folder are datasets' own cache
+SEVERAL = "dataset_dict.json"  # in a folder of several datasets
 AT_ONCE = 1024  # rows of a table
 PART = 1 << 20  # characters that are in memory at once; longer documents come in parts
 BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError)  # from packed files that are cut or damaged
@@ -67,7 +68,7 @@ def own_files(names: Iterable[str], task: str, data: Path | None, kinds: Sequenc
 def files_of(folder: Path, task: str, wanted: Sequence[str] = (*TEXTS, *ROWS)) -> list[Path]:
     """The text files below a folder, sorted by path; hidden ones and those of other kinds are left out. Of a folder of
     Hugging Face datasets, the files of the dataset."""
-    if ".parquet" in wanted and is_dataset(folder):
+    if ".parquet" in wanted and any((folder / name).is_file() for name in ("dataset_info.json", SEVERAL)):
         return dataset_files(folder, task)
     every = (file for file in folder.rglob("*") if file.is_file())
     shown = (file for file in every if not any(one.startswith(".") for one in file.relative_to(folder).parts))
@@ -222,14 +223,9 @@ def read_docstrings() -> Iterator[Chunk]:
         yield from parts_of("\n\n".join(filter(None, map(ast.get_docstring, nodes))))
 
 
-def is_dataset(folder: Path) -> bool:
-    """Whether a folder was written by `save_to_disk` of datasets."""
-    return (folder / "dataset_info.json").is_file() or (folder / "dataset_dict.json").is_file()
-
-
 def dataset_files(folder: Path, task: str) -> list[Path]:
-    """The files of a dataset, in order."""
-    if (folder / "dataset_dict.json").is_file():
+    """The files of a dataset that `save_to_disk` of datasets has written, in order."""
+    if (folder / SEVERAL).is_file():
         splits = [path.name for path in sorted(folder.iterdir()) if (path / "dataset_info.json").is_file()]
         named = sorted(splits, key=lambda name: (name != "train", name))
         raise ValueError(

@@ -77,13 +77,9 @@ def csv_records(path: Path, text: str, delimiter: str) -> Iterator[Record]:
         csv.field_size_limit(limit)
 
 
-def read_tsv(path: Path, text: str) -> Table:
-    """Tab-separated values, one row a line; a quote is a character like any other, as in the files of GLUE."""
-    return with_header(path, tab_records(text))
-
-
 def tab_records(text: str) -> list[Record]:
-    """The fields of each line between tabs; empty lines are left out."""
+    """The fields of each line between tabs; empty lines are left out. A quote is a character like any other, as in the
+    files of GLUE."""
     return [(number, line.split("\t")) for number, line in enumerate(split_lines(text), 1) if line]
 
 
@@ -126,7 +122,9 @@ def read_jsonl(path: Path, text: str) -> Table:
     return Table(path, columns, rows)
 
 
-READERS: dict[str, Callable[[Path, str], Table]] = {".csv": read_csv, ".tsv": read_tsv, ".jsonl": read_jsonl}
+READERS: dict[str, Callable[[Path, str], Table]] = {
+    ".csv": read_csv, ".tsv": lambda path, text: with_header(path, tab_records(text)), ".jsonl": read_jsonl,
+}  # fmt: skip
 
 
 TEXTS = ("text", "sentence", "review", "comment", "content", "message", "document", "body", "tweet", "question")

@@ -56,14 +56,14 @@ class Encoded(NamedTuple):
     characters: list[tuple[int, int]] | None
 
 
-def token_bytes(tokenizer: Any, text: str, add_special_tokens: bool = True) -> TokenBytes:
+def token_bytes(tokenizer: Any, text: str) -> TokenBytes:
     """The tokens of a text with the bytes that each covers.
 
     The tokenizer is one of Hugging Face, fast or slow, or of the `tokenizers` package. A token that cannot be placed is
     an error.
     """
     raw = utf8(text)
-    encoded = encode(tokenizer, text, add_special_tokens)
+    encoded = encode(tokenizer, text, True)
     special = np.array(encoded.special, bool)
     inside = np.flatnonzero(~special)
     if len(inside) and special[inside[0] : inside[-1]].any():
@@ -89,17 +89,15 @@ def utf8(text: str) -> bytes:
         ) from None
 
 
-def encode(tokenizer: Any, text: str, add_special_tokens: bool) -> Encoded:
-    """A text's tokens, whole."""
+def encode(tokenizer: Any, text: str, special: bool) -> Encoded:
+    """A text's tokens, whole; `special`: with special ones around them."""
     if isinstance(tokenizer, Tokenizer):
-        encoding = tokenizer.encode(text, add_special_tokens=add_special_tokens)
+        encoding = tokenizer.encode(text, add_special_tokens=special)
         if encoding.overflowing:
             raise ValueError("the tokenizer cuts texts short, so some bytes have no token: call its no_truncation()")
     else:
-        made = tokenizer(
-            text, add_special_tokens=add_special_tokens, truncation=False, padding=False,
-            return_special_tokens_mask=True, verbose=False,
-        )  # fmt: skip
+        given = {"truncation": False, "padding": False, "return_special_tokens_mask": True, "verbose": False}
+        made = tokenizer(text, add_special_tokens=special, **given)
         if not tokenizer.is_fast:
             ids = made["input_ids"]
             return Encoded(ids, tokenizer.convert_ids_to_tokens(ids), made["special_tokens_mask"], None)

@@ -127,7 +127,8 @@ def learn(source: Sequence[str], target: Sequence[str], form: TextForm, merges: 
 
     tokenizer = empty_tokenizer(form)
     characters, ends = alphabet(chain(source, target))
-    marks = {} if form.tokens == "plain" else dict(zip(sorted(ends), unused(characters), strict=False))
+    unused = (mark for mark in map(chr, range(0xF0000, 0x10FFFE)) if mark not in characters)  # of private use
+    marks = {} if form.tokens == "plain" else dict(zip(sorted(ends), unused, strict=False))
     first = characters | ({WORD_START} if form.tokens == "plain" else set())
     trainer = BpeTrainer(
         vocab_size=len(SPECIAL) + len(first) + len(marks) + merges,
@@ -152,11 +153,6 @@ def alphabet(lines: Iterable[str]) -> tuple[set[str], set[str]]:
             characters.update(word)
             ends.add(word[-1])
     return characters, ends
-
-
-def unused(characters: set[str]) -> Iterator[str]:
-    """Private-use characters that the text does not have."""
-    return (mark for mark in map(chr, range(0xF0000, 0x10FFFE)) if mark not in characters)
 
 
 def with_marked_ends(blocks: Iterable[list[str]], marks: Mapping[str, str]) -> Iterator[list[str]]:

@@ -343,7 +343,10 @@ def read_numbers(options: NumbersOptions, data: Path | None = None) -> Data:
     sizes = {"train": options.train, "valid": options.valid, "test": options.test}
     order = drawn(options.highest, sum(sizes.values()), options.seed)
     train, rest = order[: options.train], order[options.train :]
-    splits = {"train": repeated(train), "valid": rest[: options.valid], "test": rest[options.valid :]}
+    often = [
+        n for n in train for _ in range(max(1, OFTEN // (n + 1)))
+    ]  # people try small ones first, and few there are
+    splits = {"train": often, "valid": rest[: options.valid], "test": rest[options.valid :]}
     sides = options.languages
     parts = {split: Part((), partial(lines_of_numbers, numbers, *sides)) for split, numbers in splits.items()}
     source = {"name": "numbers in words", "highest": options.highest, "seed": options.seed}
@@ -356,11 +359,6 @@ def drawn(highest: int, count: int, seed: int) -> list[int]:
     random = np.random.Generator(np.random.Philox(seed))
     late = random.exponential(size=highest + 1) * np.arange(1, highest + 2)
     return random.permutation(np.argsort(late)[:count]).tolist()
-
-
-def repeated(numbers: list[int]) -> list[int]:
-    """Each number, the small ones many times: people try those first, and there are few of them."""
-    return [n for n in numbers for _ in range(max(1, OFTEN // (n + 1)))]
 
 
 def lines_of_numbers(numbers: list[int], source: str, target: str) -> Lines:
