@@ -45,9 +45,19 @@ def lines(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+def made_with(train: Path | dict[str, Any], **options: Any) -> Any:
+    """The task on a file whose lines are documents, or on a file for each split."""
+    files = train if isinstance(train, dict) else {"train": str(train)}
+    return task("mlm", {**SMALL, "documents": "line", **files, **options})
+
+
+def options_of(file: Path) -> MlmOptions:
+    return MlmOptions(**SMALL, train=(str(file),), documents="line")
+
+
 @pytest.fixture(scope="module")
 def made(lines: Path) -> Any:
-    return task("mlm", {**SMALL, "train": str(lines), "documents": "line"})
+    return made_with(lines)
 
 
 # Reading
@@ -216,7 +226,7 @@ def test_letters_are_counted_by_hand() -> None:
 
 @pytest.mark.parametrize("subwords", ["wordpiece", "bpe"])
 def test_the_saved_tokenizer_writes_what_the_model_reads(subwords: str, lines: Path, tmp_path: Path) -> None:
-    made = task("mlm", {**SMALL, "train": str(lines), "documents": "line", "subwords": subwords})
+    made = made_with(lines, subwords=subwords)
     made.save_with(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path)
     ids = [tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.cls_token_id, tokenizer.sep_token_id]
@@ -226,13 +236,12 @@ def test_the_saved_tokenizer_writes_what_the_model_reads(subwords: str, lines: P
     found = tokenizer("bara [MASK] kelin", "mono").input_ids
     assert (found[0], found.count(SEP), found.count(MASK)) == (CLS, 2, 1)
     assert tokenizer.decode(tokenizer("bara kelimo").input_ids, skip_special_tokens=True) == "bara kelimo"
-    other = task("mlm", {**SMALL, "train": str(lines), "documents": "line", "vocab_size": 320, "subwords": subwords})
-    assert not other.same_tokens(tmp_path)
+    assert not made_with(lines, subwords=subwords, vocab_size=320).same_tokens(tmp_path)
 
 
 def test_special_tokens_in_a_text_are_text(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(f"{line} [SEP] [MASK] [CLS]" for line in sentences(300)))
-    made = task("mlm", {**SMALL, "train": str(tmp_path / "a.txt"), "documents": "line"})
+    made = made_with(tmp_path / "a.txt")
     rows = made.prepared.rows["train"]
     assert not (rows == MASK).any()
     assert ((rows == CLS).sum(1) == (rows == SEP).sum(1)).all()
@@ -271,8 +280,7 @@ def test_every_token_is_as_likely_to_be_masked() -> None:
 
 
 def test_words_are_masked_whole(lines: Path) -> None:
-    options = {**SMALL, "train": str(lines), "documents": "line", "mask": "words"}
-    made = task("mlm", options)
+    made = made_with(lines, mask="words")
     inside = continues(made.prepared.tokenizer)
     assert 50 < inside.sum() < 350
     scored = 0
@@ -312,7 +320,7 @@ def test_held_out_masks_are_fixed_whatever_the_batch(made: Mlm) -> None:
 
 
 def test_a_limit_changes_no_masks(made: Mlm, lines: Path) -> None:
-    fewer = task("mlm", {**SMALL, "train": str(lines), "documents": "line", "valid_limit": 5 * 32 + 3})
+    fewer = made_with(lines, valid_limit=5 * 32 + 3)
     [some], every = list(fewer.batches("valid", 100)), next(made.batches("valid", 100))
     assert len(some["labels"]) == 5 < len(every["labels"])
     assert all(torch.equal(some[name], every[name][:5]) for name in some)
@@ -331,9 +339,8 @@ def test_the_shapes_of_a_batch(made: Mlm) -> None:
 
 
 def test_prepared_text_is_all_that_another_machine_needs(made: Task, lines: Path, tmp_path: Path) -> None:
-    options = MlmOptions(**SMALL, train=(str(lines),), documents="line")
     folder = tmp_path / "prepared"
-    prepare_text(options).folder.rename(folder)
+    prepare_text(options_of(lines)).folder.rename(folder)
     there = task("mlm", {**SMALL, "prepared": str(folder)})
     assert there.describe() == made.describe()
     one, two = there.batch(0, 3, 8), made.batch(0, 3, 8)
@@ -344,10 +351,6 @@ def test_prepared_text_is_all_that_another_machine_needs(made: Task, lines: Path
     assert load(folder) is None
     with pytest.raises(ValueError, match="not a folder of prepared text, or it is damaged"):
         task("mlm", {**SMALL, "prepared": str(folder)})
-
-
-def options_of(file: Path) -> MlmOptions:
-    return MlmOptions(**SMALL, train=(str(file),), documents="line")
 
 
 def test_what_a_killed_process_left_is_removed_and_others_wait_for_the_first(
@@ -395,8 +398,128 @@ def test_a_full_disk_is_one_line(lines: Path, tmp_path: Path, monkeypatch: pytes
 
 def test_several_sources_are_mixed(lines: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps({"text": f"{x}\n\n{x}"}) for x in sentences(250, 1)))
-    made = task("mlm", {**SMALL, "train": [str(lines), str(tmp_path / "rows.jsonl")], "documents": "line"})
+    made = made_with({"train": [str(lines), str(tmp_path / "rows.jsonl")]})
     assert made.describe()["documents"] == 850
+
+
+# Held-out text of one's own
+TEXTS = {
+    split: [f"{one} {two}" for one, two in pairwise(sentences(count + 1, seed))]
+    for seed, (split, count) in enumerate({"train": 400, "valid": 40, "test": 30}.items())
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A file for each split; its lines are documents."""
+    folder = tmp_path_factory.mktemp("text")
+    for split, lines in TEXTS.items():
+        (folder / f"{split}.txt").write_text("\n".join(lines))
+    return {split: str(folder / f"{split}.txt") for split in TEXTS}
+
+
+def without(files: dict[str, str], *names: str) -> dict[str, str]:
+    return {name: file for name, file in files.items() if name not in names}
+
+
+def read_back(made: Mlm, split: str) -> list[int]:
+    """The tokens of a split's rows, without special ones."""
+    rows = made.prepared.rows[split]
+    return rows[rows >= FIRST].tolist()
+
+
+def encoded(made: Mlm, lines: list[str]) -> list[int]:
+    tokens = [made.prepared.tokenizer.encode(line, add_special_tokens=False).ids for line in lines]
+    return [one for line in tokens for one in line if one >= FIRST]
+
+
+def test_every_split_is_its_own_file(files: dict[str, str]) -> None:
+    made = made_with(files)
+    for split, lines in TEXTS.items():
+        found, wanted = read_back(made, split), encoded(made, lines)
+        assert found == wanted[: len(found)]
+        assert len(wanted) - len(found) < 32  # what does not fill a row
+        assert made.describe()["splits"][split]["documents"] == len(lines)
+    assert made.describe()["documents"] == 470
+    assert made.describe()["characters"] == sum(len(line) for lines in TEXTS.values() for line in lines)
+    assert made.remarks() == {}
+
+
+@pytest.mark.parametrize("own", ["valid", "test"])
+def test_a_split_without_files_is_held_out_of_the_training_text(own: str, files: dict[str, str]) -> None:
+    [other] = {"valid", "test"} - {own}
+    made = made_with(without(files, other))
+    held = [line for line in TEXTS["train"] if splits.split_of(line) == other]
+    counts = {split: one["documents"] for split, one in made.describe()["splits"].items()}
+    assert counts == {"train": 400 - len(held), own: len(TEXTS[own]), other: len(held)}
+    found = read_back(made, other)
+    assert found == encoded(made, held)[: len(found)]
+
+
+def test_without_files_the_text_is_split_and_named_as_before(files: dict[str, str]) -> None:
+    made = made_with(without(files, "valid", "test"))
+    assert set(made.describe()["source"]) == {"files", "documents"}
+    counts = {split: one["documents"] for split, one in made.describe()["splits"].items()}
+    assert counts == {split: sum(splits.split_of(line) == split for line in TEXTS["train"]) for split in counts}
+
+
+def test_documents_that_are_also_in_train_are_counted_and_told(files: dict[str, str], tmp_path: Path) -> None:
+    """Blanks do not make a difference, part of a document does; a copy counts as often as it is there."""
+    one, two, three = TEXTS["train"][:3]
+    mixed = [*TEXTS["valid"], one, one, two.replace(" ", "  "), three[:-9]]
+    (tmp_path / "valid.jsonl").write_text("\n".join(json.dumps({"text": text}) for text in mixed))
+    made = made_with({**files, "valid": str(tmp_path / "valid.jsonl")})
+    assert made.remarks() == {"also in train": {"valid": 3}}
+    assert made.describe()["splits"]["valid"]["also_in_train"] == 3
+    again = task("mlm", {**SMALL, "prepared": str(made.prepared.folder)})
+    assert again.remarks() == made.remarks()
+
+
+def test_long_documents_are_compared_as_a_whole(
+    files: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "PART", 64)
+    long = TEXTS["train"][:200]
+    (tmp_path / "train.txt").write_text("\n".join(long))
+    (tmp_path / "same.txt").write_text("\n".join(long))
+    (tmp_path / "other.txt").write_text("\n".join([*long[:-1], "Something else."]))
+    named = {name: str(tmp_path / f"{name}.txt") for name in ("train", "same", "other")}
+    made = made_with({"train": named["train"], "valid": named["other"], "test": named["same"]}, documents="file")
+    assert made.remarks() == {"also in train": {"test": 1}}
+
+
+def test_subwords_are_learnt_from_the_training_text_alone(files: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "greek.txt").write_text("\n".join(f"{line} \u03b1\u03b2\u03b3" for line in TEXTS["valid"]))
+    made, plain = made_with({**files, "valid": str(tmp_path / "greek.txt")}), made_with(files)
+    assert made.prepared.tokenizer.get_vocab() == plain.prepared.tokenizer.get_vocab()
+    assert np.array_equal(made.prepared.rows["train"], plain.prepared.rows["train"])
+    assert made.prepared.folder != plain.prepared.folder
+
+
+@pytest.mark.parametrize("pairs", [False, True], ids=["masked", "pairs"])
+def test_of_one_file_nothing_is_held_out(pairs: bool, files: dict[str, str], tmp_path: Path) -> None:
+    """Its one document is trained on whole. With pairs there are two, for the other B."""
+    count = 1 + pairs
+    for split in TEXTS:
+        (tmp_path / split).mkdir()
+        for number in range(count):
+            (tmp_path / split / f"{number}.txt").write_text(" ".join(TEXTS[split][number::count]))
+    folders = {split: str(tmp_path / split) for split in TEXTS}
+    made = made_with(folders, documents="file", next_sentence=pairs)
+    assert {one["documents"] for one in made.describe()["splits"].values()} == {count}
+    if not pairs:
+        found = read_back(made, "train")
+        assert found == encoded(made, [" ".join(TEXTS["train"])])[: len(found)]
+    batch = next(made.batches("valid", 2))
+    assert ("next_sentence_targets" in batch) == pairs
+
+
+def test_a_held_out_file_without_text_or_with_too_little_is_refused(files: dict[str, str], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the valid split has .* tokens, which do not fill a row of 6000"):
+        made_with(files, length=6000)
+    (tmp_path / "blank.txt").write_text(" \n \n")
+    with pytest.raises(ValueError, match="the valid split has 0 tokens, which do not fill a row of 32; give more text"):
+        made_with({**files, "valid": str(tmp_path / "blank.txt")})
 
 
 WRONG: list[tuple[dict[str, bytes], dict[str, Any], str]] = [

@@ -1,5 +1,6 @@
 """Tokens cover the bytes that they came from, and spans are the finest that are whole tokens on both sides."""
 
+from collections.abc import Callable
 from itertools import product
 from typing import Any
 
@@ -8,9 +9,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tokenizer_kinds import EXACT, KINDS, texts, tokenizer
+from tokenizers import PreTokenizedString, Tokenizer, models, pre_tokenizers, processors
+from transformers import ByT5Tokenizer
 
 from splitstep.distillation.texts import collate
-from splitstep.text.alignment import Alignment, align
+from splitstep.text.alignment import Alignment, align, noun_chunks, phrases, text_spans, tokens_of, unit_spans, words
 from splitstep.text.pieces import pieces_of
 from splitstep.text.token_bytes import Characters, TokenBytes, encode, token_bytes
 
@@ -177,3 +180,176 @@ def test_a_blank_that_was_added_covers_nothing_even_after_characters_that_were_d
     """Both tokens say that they came from the letter; the blanks before it belong to the letter's token."""
     ends = Characters("a  b", "it").placed(np.array([[0, 1], [3, 4], [3, 4]]), [b"a", b" ", b"b"])
     assert ends.tolist() == [1, 1, 4]
+
+
+class Shouting(ByT5Tokenizer):
+    """A slow tokenizer that changes the text."""
+
+    def _tokenize(self, text: str) -> list[str]:
+        return super()._tokenize(text.upper())
+
+
+class Halves:
+    """A pre-tokenizer in Python."""
+
+    def pre_tokenize(self, text: PreTokenizedString) -> None:
+        text.split(lambda _, part: [part[:1], part[1:]])
+
+
+def short() -> Tokenizer:
+    """A tokenizer that cuts texts short."""
+    made = Tokenizer(models.WordLevel({"a": 0, "?": 1}, "?"))
+    made.pre_tokenizer = tokenizer("characters").pre_tokenizer
+    made.enable_truncation(3)
+    return made
+
+
+def in_python() -> Tokenizer:
+    made = Tokenizer(models.WordLevel({"a": 0}, "a"))
+    made.pre_tokenizer = pre_tokenizers.PreTokenizer.custom(Halves())
+    return made
+
+
+def special_inside() -> Tokenizer:
+    made = Tokenizer(models.WordLevel({"a": 0, "[SEP]": 1}, "a"))
+    made.post_processor = processors.TemplateProcessing(single="$A [SEP] $A", special_tokens=[("[SEP]", 1)])
+    return made
+
+
+def ends_at(end: int) -> TokenBytes:
+    """One token of a text of so many bytes."""
+    return TokenBytes(np.zeros(1, np.int64), np.array([end]), np.zeros(1, bool))
+
+
+REFUSED: dict[str, Callable[[], Any]] = {
+    r"^Shouting: token 1, 'B', cannot be placed in the text 'Ab': .*; use one with a tokenizer.json": (
+        lambda: token_bytes(Shouting(), "Ab")
+    ),
+    r"makes no token of the text ' \\n': leave the text out": lambda: token_bytes(
+        tokenizer("WordPiece, lower case"), " \n"
+    ),
+    "character 1 of the text is half a surrogate pair": lambda: token_bytes(tokenizer("byte BPE"), "a\ud83d"),
+    r"cuts texts short.*call its no_truncation\(\)": lambda: token_bytes(short(), "aaaa"),
+    r"a PreTokenizer of the tokenizer is written in Python.*as tokenizer\.json": lambda: token_bytes(in_python(), "ab"),
+    "puts a special token inside a text: align each part separately": lambda: token_bytes(special_inside(), "a"),
+    "^reversed: token 1, 'a', cannot be placed in the text 'ab': .* keeps the order of the text": (
+        lambda: Characters("ab", "reversed").placed(np.array([[1, 2], [0, 1]]), [b"b", b"a"])
+    ),
+    "tokens of two texts, of 3 and 4 bytes: align the same text": lambda: align(ends_at(3), ends_at(4)),
+    "no spans of the kind 'lines': choose from aligned, words, phrases": lambda: text_spans(
+        "", ends_at(0), ends_at(0), ["lines"]
+    ),
+    "at most 0 words is none: give 1 or more": lambda: phrases("a b", 0),
+    "no UTF-8 bytes": lambda: words("a\ud800"),
+    "python -m spacy download no_such_model; or use splitstep's own phrases": lambda: noun_chunks("no_such_model"),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_what_cannot_be_aligned_is_refused(message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        REFUSED[message]()
+
+
+def test_a_text_that_fits_is_not_cut_short() -> None:
+    assert len(token_bytes(short(), "aaa").ids) == 3
+
+
+def cut(text: str, ranges: np.ndarray) -> list[str]:
+    return [text.encode()[begin:end].decode() for begin, end in ranges]
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    # The example of UAX #29, section 4.
+    (
+        "The quick (“brown”) fox can’t jump 32.3 feet, right?",
+        ["The", "quick", "brown", "fox", "can’t", "jump", "32.3", "feet", "right"],
+    ),
+    ("3,456.789 a_b a:b a.b. 3a", ["3,456.789", "a_b", "a:b", "a.b", "3a"]),  # WB6-WB13b
+    ('ב"ה שלום', ['ב"ה', "שלום"]),  # WB7b: gershayim inside of a Hebrew word
+    ("Съешь ещё", ["Съешь", "ещё"]),
+    ("नमस्ते दुनिया", ["नमस्ते", "दुनिया"]),  # marks and joiners stay inside
+    ("أهلا وسهلا", ["أهلا", "وسهلا"]),
+    ("世界カタカナ", ["世", "界", "カタカナ"]),  # no dictionary: ideographs one by one, Katakana together (WB13)
+    ("안녕하세요 세계", ["안녕하세요", "세계"]),
+    ("cafe\u0301s", ["cafe\u0301s"]),  # WB4
+    ("👩‍👩‍👧‍👦🇩🇪🇫🇷 👍🏽", ["👩‍👩‍👧‍👦", "🇩🇪", "🇫🇷", "👍🏽"]),  # WB3c, WB15, WB4
+    ("... — !\n", []),
+    ("", []),
+])  # fmt: skip
+def test_words_are_those_of_unicode(text: str, expected: list[str]) -> None:
+    assert cut(text, words(text)) == expected
+
+
+@pytest.mark.parametrize(("text", "most", "expected"), [
+    ("The old man, who sat there. Left", 4, ["The old man", "who sat there", "Left"]),
+    ("one two three four five", 4, ["one two three", "four five"]),  # of equal length up to one word
+    ("one two three four five six seven", 3, ["one two three", "four five", "six seven"]),
+    ("one\ntwo three", 4, ["one", "two three"]),  # a line break ends a phrase
+    ("你好世界。今天", 4, ["你好世界", "今天"]),
+    ("a b c", 1, ["a", "b", "c"]),
+    ("!?", 4, []),
+])  # fmt: skip
+def test_phrases_are_runs_of_words(text: str, most: int, expected: list[str]) -> None:
+    assert cut(text, phrases(text, most)) == expected
+
+
+@settings(max_examples=60)
+@given(text=texts(), most=st.integers(1, 5))
+def test_phrases_are_made_of_whole_words_and_hold_each_once(text: str, most: int) -> None:
+    small, large = words(text), phrases(text, most)
+    inside = [[w for w in range(len(small)) if b <= small[w, 0] and small[w, 1] <= e] for b, e in large]
+    assert [w for group in inside for w in group] == list(range(len(small)))
+    assert all(1 <= len(group) <= most for group in inside)
+    assert all((small[group[0], 0], small[group[-1], 1]) == tuple(p) for group, p in zip(inside, large, strict=True))
+
+
+def owner(begin: int, end: int, units: np.ndarray) -> int | None:
+    """The unit with most bytes of a token, by counting them."""
+    counts = [sum(low <= byte < high for byte in range(begin, end)) for low, high in units]
+    return counts.index(max(counts)) if counts and max(counts) else None
+
+
+@pytest.mark.parametrize("unit", [words, phrases])
+@settings(max_examples=60)
+@given(kind=st.sampled_from(list(KINDS)), text=texts(8))
+def test_tokens_belong_to_the_unit_with_most_of_their_bytes(unit, kind: str, text: str) -> None:
+    try:
+        tokens = token_bytes(tokenizer(kind), text)
+    except ValueError:
+        return  # of this text the tokenizer keeps nothing
+    units = unit(text)
+    found = [owner(int(b), int(e), units) for b, e in zip(tokens.begins, tokens.ends, strict=True)]
+    expected = [[i for i, own in enumerate(found) if own == number] for number in range(len(units))]
+    ranges = [[own[0], own[-1] + 1] if own else [0, 0] for own in expected]
+    assert tokens_of(units, tokens).tolist() == ranges
+
+
+def test_ranges_of_tokens_by_example() -> None:
+    """'a bc, d' in tokens `a b`, `c,`, ` d`: `a` has as many bytes of the first token as `b` has, and comes first."""
+    tokens = TokenBytes(np.arange(3), np.array([3, 5, 7]), np.zeros(3, bool))
+    assert words("a bc, d").tolist() == [[0, 1], [2, 4], [6, 7]]
+    assert tokens_of(words("a bc, d"), tokens).tolist() == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_words_without_tokens_on_a_side_are_left_out() -> None:
+    text = "你好世 a"
+    together = TokenBytes(np.arange(2), np.array([9, 11]), np.zeros(2, bool))  # three words in one token
+    apart = TokenBytes(np.arange(4), np.array([3, 6, 9, 11]), np.zeros(4, bool))
+    found = unit_spans(words(text), together, apart)
+    assert found.teacher.tolist() == [[0, 1], [1, 2]]
+    assert found.student.tolist() == [[0, 1], [3, 4]]
+
+
+def test_spans_of_all_kinds() -> None:
+    text = "the lazy dog, the fox"
+    sides = token_bytes(tokenizer("bytes, ours"), text), token_bytes(tokenizer("words, ours"), text)
+    found = text_spans(text, *sides, ["aligned", "words", "phrases"], lambda text: phrases(text, 2))
+    covered = {kind: cut(text, spans.bytes) for kind, spans in found.items()}
+    assert covered == {
+        "aligned": ["the", " lazy", " dog,", " the", " fox"],
+        "words": ["the", "lazy", "dog", "the", "fox"],
+        "phrases": ["the lazy", "dog", "the fox"],
+    }
+    assert found["phrases"].student.tolist() == [[0, 2], [2, 3], [3, 5]]
+    assert found["phrases"].teacher.tolist() == found["phrases"].bytes.tolist()  # its tokens are the bytes
