@@ -3,7 +3,6 @@
 import gzip
 import json
 import lzma
-import re
 import shutil
 import subprocess
 import sys
@@ -520,39 +519,3 @@ def test_a_held_out_file_without_text_or_with_too_little_is_refused(files: dict[
     (tmp_path / "blank.txt").write_text(" \n \n")
     with pytest.raises(ValueError, match="the valid split has 0 tokens, which do not fill a row of 32; give more text"):
         made_with({**files, "valid": str(tmp_path / "blank.txt")})
-
-
-WRONG: list[tuple[dict[str, bytes], dict[str, Any], str]] = [
-    ({"a.txt": b""}, {}, "is empty; name a file or a folder with text"),
-    ({"a.txt": b" \n \n"}, {}, "hold 0 characters of text; give more"),
-    ({"a.txt": b"two words"}, {}, "subwords that occur twice; give more text"),
-    ({"a.txt": "one\ncaf\u00e9".encode("latin1")}, {}, "a.txt, line 2: byte 0xe9 is not UTF-8 text"),
-    ({"a.txt": "one".encode("utf-16")}, {}, "text; convert the file, e.g. with `iconv -f utf-16"),
-    ({"a.txt": b"one\n\ntw\0o"}, {}, "a.txt, line 3: byte 0x00 is not UTF-8 text"),
-    ({"a.jsonl": b'{"text": "x"}\n\n{"body": "y"}\n'}, {}, "a.jsonl, line 3 needs a field"),
-    ({"a.jsonl": b'{"text": "x"}\n{"text": null}\n'}, {}, 'a.jsonl, line 2 needs a field "text" that holds text; its'),
-    ({"a.jsonl": b'{"text": "x"}\n{"text": "\\uD800"}\n'}, {}, "a.jsonl, line 2 is not JSON ('\\ud800' is half"),
-    ({"a.jsonl": b"[" * 100_000}, {}, "a.jsonl, line 1 is not JSON (it is nested too deeply)"),
-    ({"a.jsonl": b'{"text": "x"\n'}, {}, "a.jsonl, line 1 is not JSON"),
-    ({"a.txt.gz": b"no"}, {}, "a.txt.gz (2 bytes) is damaged"),
-    ({"a.png": b"x"}, {}, "has no text files; those of a folder end in .md"),
-    ({"dataset_info.json": b"{}"}, {}, "has no readable state.json, which names its files"),
-    ({"a.txt": "\n".join(sentences(300)).encode()}, {"vocab_size": 5000}, "use at most vocab_size: "),
-    ({"a.txt": "\n".join(sentences(300)).encode()}, {"length": 16_000}, "do not fill a row of 16000; give more"),
-    ({"a.txt": b"x"}, {"train": "nowhere"}, 'there is no file or folder "nowhere"'),
-]  # fmt: skip
-
-
-NOT_TEXT = "which is not read as text: write an object"
-WRONG += [({name: b'[{"text": "x"}]'}, {"train": name}, NOT_TEXT) for name in ("a.json", "a.CSV", "a.tsv.gz")]
-
-
-@pytest.mark.parametrize(("files", "options", "says"), WRONG)
-def test_wrong_text_is_refused_in_one_line(
-    files: dict[str, bytes], options: dict[str, Any], says: str, tmp_path: Path
-) -> None:
-    for name, content in files.items():
-        (tmp_path / name).write_bytes(content)
-    with pytest.raises(ValueError, match=re.escape(says)) as refused:
-        task("mlm", {**SMALL, "train": str(tmp_path), **options}, tmp_path)
-    assert "\n" not in str(refused.value)
