@@ -22,6 +22,13 @@ from splitstep.text.instructions import Row, read_rows
 TEMPLATE = "Q: {prompt}\nA: "
 
 
+@pytest.fixture
+def options(tmp_path: Path) -> dict[str, Any]:
+    """A tokenizer's folder and a template."""
+    bpe().save_pretrained(tmp_path / "tokenizer")
+    return {"tokenizer": str(tmp_path / "tokenizer"), "template": TEMPLATE}
+
+
 @pytest.fixture(params=["bpe", "pieces"])
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Task:
     tokenizer = {"bpe": bpe, "pieces": pieces}[request.param]()
@@ -55,10 +62,9 @@ def test_a_token_that_ends_where_the_prompt_does_is_not_of_the_answer(prompt: st
     assert found.answers.tolist() == [False] * len(row.prompt) + [True] * (len(row.answer) + 1)
 
 
-def test_plain_text_is_all_answer(tmp_path: Path) -> None:
-    bpe().save_pretrained(tmp_path / "tokenizer")
+def test_plain_text_is_all_answer(tmp_path: Path, options: dict[str, Any]) -> None:
     (tmp_path / "notes.txt").write_text("A line of text that is learnt.\n" * 2000)
-    found = task("instruct", {"path": [str(tmp_path / "notes.txt")], "tokenizer": str(tmp_path / "tokenizer")})
+    found = task("instruct", {**options, "path": [str(tmp_path / "notes.txt")]})
     batch = found.batch(0, 0, 2)
     assert bool((batch["labels"][:, 1:] != -100)[batch["attention_mask"][:, 1:] == 1].all())
     assert found.remarks()["read as plain text"] == {split: len(rows) for split, rows in found.rows.items()}
@@ -74,13 +80,11 @@ def test_quotas_are_whole_proportions(sizes: list[int], data: st.DataObject) -> 
         assert abs(part - count * size / sum(sizes)) < 1
 
 
-def test_the_last_rows_of_each_file_are_held_out(tmp_path: Path) -> None:
-    bpe().save_pretrained(tmp_path / "tokenizer")
+def test_the_last_rows_of_each_file_are_held_out(tmp_path: Path, options: dict[str, Any]) -> None:
     instructions(tmp_path / "text.jsonl", 60)
     (tmp_path / "notes.txt").write_text("".join(f"Line {number} of the notes.\n" for number in range(2000)))
     paths = [str(tmp_path / name) for name in ("text.jsonl", "notes.txt")]
-    options = {"path": paths, "tokenizer": str(tmp_path / "tokenizer"), "template": TEMPLATE, "length": 4000}
-    found = task("instruct", {**options, "valid": 8, "test": 12})
+    found = task("instruct", {**options, "path": paths, "length": 4000, "valid": 8, "test": 12})
     alone = [read_rows(Path(path), TEMPLATE) for path in paths]
     total = sum(map(len, alone))
     assert {split: len(rows) for split, rows in found.rows.items()} == {"train": total - 20, "valid": 8, "test": 12}
@@ -90,9 +94,7 @@ def test_the_last_rows_of_each_file_are_held_out(tmp_path: Path) -> None:
         assert min(map(len, own.values())) > 0
 
 
-def test_a_table_and_a_length_without_an_answer_say_what_to_do(tmp_path: Path) -> None:
-    bpe().save_pretrained(tmp_path / "tokenizer")
-    options = {"tokenizer": str(tmp_path / "tokenizer"), "template": TEMPLATE}
+def test_a_table_and_a_length_without_an_answer_say_what_to_do(tmp_path: Path, options: dict[str, Any]) -> None:
     (tmp_path / "rows.csv").write_text("instruction,response\na,b\n" * 30)
     with pytest.raises(ValueError, match=r"rows\.csv ends in \.csv, which is not read here: write an object"):
         task("instruct", {**options, "path": [str(tmp_path / "rows.csv")]})
@@ -127,30 +129,23 @@ def test_unknown_tokens_are_told(tmp_path: Path) -> None:
     assert min(known.values()) > 0
 
 
-def test_a_prompt_that_fills_the_length_is_left_out_and_told(tmp_path: Path) -> None:
-    bpe().save_pretrained(tmp_path / "tokenizer")
-    path = instructions(tmp_path / "text.jsonl", 40)
-    options = {"path": [path], "tokenizer": str(tmp_path / "tokenizer"), "template": TEMPLATE}
-    long = "word " * 400
-    with (tmp_path / "text.jsonl").open() as file:
-        rest = file.read()
-    (tmp_path / "text.jsonl").write_text(f'{{"instruction": "{long}", "response": "x"}}\n{rest}')
-    remark = task("instruct", {**options, "length": 200}).remarks()
+def test_a_prompt_that_fills_the_length_is_left_out_and_told(tmp_path: Path, options: dict[str, Any]) -> None:
+    path = Path(instructions(tmp_path / "text.jsonl", 40))
+    path.write_text(f'{{"instruction": "{"word " * 400}", "response": "x"}}\n{path.read_text()}')
+    remark = task("instruct", {**options, "path": [str(path)], "length": 200}).remarks()
     assert remark == {"left out, for the answer begins after 200 tokens": {"train": 1}}
 
 
-def test_rows_that_are_cut_off_are_told(tmp_path: Path) -> None:
-    bpe().save_pretrained(tmp_path / "tokenizer")
+def test_rows_that_are_cut_off_are_told(tmp_path: Path, options: dict[str, Any]) -> None:
     lines = [f"line {n} of a text\n" * (40 if n % 10 == 0 else 3) for n in range(40)]
     rows = [json.dumps({"instruction": "go on", "response": line}) for line in lines]
     (tmp_path / "text.jsonl").write_text("\n".join(rows))
-    options = {"path": [str(tmp_path / "text.jsonl")], "tokenizer": str(tmp_path / "tokenizer"), "length": 200}
-    found = task("instruct", {**options, "template": "{prompt}: "})
+    options |= {"path": [str(tmp_path / "text.jsonl")], "length": 200, "template": "{prompt}: "}
+    found = task("instruct", options)
     assert found.remarks() == {"cut off after 200 tokens": {"train": 4}}
     whole = {len(bpe()(f"go on: {line}").input_ids) + 1 for line in lines}  # with the end of the text
     assert min(whole) < 200 < max(whole)
-    exact = task("instruct", {**options, "template": "{prompt}: ", "length": max(whole)})
-    assert exact.remarks() == {}
+    assert task("instruct", {**options, "length": max(whole)}).remarks() == {}
 
 
 def test_rows_are_encoded_as_each_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """A model's folder holds what is needed to use it without its data: tokenizer, pixels, names of classes."""
 
 import json
-import lzma
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from splitstep.models import ImageConfig
-from splitstep.tasks import corpora, newsgroups, task
+from splitstep.tasks import corpora, task
 from splitstep.tasks.corpora import Language
 from splitstep.tasks.images import DIGITS_STANDARD, MNIST_STANDARD, Standard
 from splitstep.tasks.sequences import SequenceTask
@@ -100,23 +99,6 @@ def rows_of(made: SequenceTask, split: str) -> set[tuple[int, ...]]:
         for batch in made.batches(split, 16)
         for row, mask in zip(batch["input_ids"], batch["attention_mask"], strict=True)
     }
-
-
-def test_messages_are_the_task_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(newsgroups, "COUNTS", {"train": 120, "test": 120})
-    monkeypatch.setattr(newsgroups, "GROUPS", 2)
-    (tmp_path / "20newsgroups").mkdir()
-    texts = {(group, i): f"Subject: {group} [CLS]\n\n{'word ' * i}é{i}\x85" for i in range(60) for group in ("a", "b")}
-    for part in ("train", "test"):
-        rows = [json.dumps({"group": group, "id": str(i), "text": text}) for (group, i), text in texts.items()]
-        file = tmp_path / "20newsgroups" / f"20news-bydate-{part}.jsonl.xz"
-        file.write_bytes(lzma.compress("\n".join(rows).encode()))
-    made = task("newsgroups", {"vocab": 300, "length": 32}, tmp_path)
-    tokenizer = tokenizer_of(made, tmp_path)
-    assert made.labels == ("a", "b")
-    assert (tokenizer.pad_token_id, tokenizer.cls_token_id, tokenizer.model_max_length) == (0, 1, 32)
-    assert {tuple(ids) for ids in tokenizer(list(texts.values()), truncation=True).input_ids} == rows_of(made, "test")
-    assert tokenizer.decode(tokenizer("Straße 7").input_ids, skip_special_tokens=True) == "Straße 7"
 
 
 def test_expressions_are_the_task_s(tmp_path: Path) -> None:
