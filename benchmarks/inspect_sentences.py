@@ -24,7 +24,7 @@ from splitstep.experiments.study import STUDIES
 from splitstep.studies.inspect.result import Inspection
 from splitstep.studies.inspect.sentences import sentences
 from splitstep.support.documents import read_json
-from splitstep.text.open_tokenizer import open_tokenizer
+from splitstep.text.tokenizers import open_tokenizer
 
 
 def run_of(task: str, folder: Path) -> Path:

@@ -24,7 +24,7 @@ from ..support.files import locked
 from ..support.memory import NoMemory, no_memory
 from ..support.words import counted
 from ..tasks import Batch
-from ..text.open_tokenizer import open_tokenizer
+from ..text.tokenizers import open_tokenizer
 from ..training.directory import RunDirectory
 from ..training.progress import counting
 from .cache import ANOTHER, MANIFEST, Cache, Manifest, Precision, fields_for, open_cache, read_manifest, text_sha256

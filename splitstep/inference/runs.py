@@ -15,8 +15,7 @@ from ..support.auto_classes import silent
 from ..support.documents import AGAIN, readable
 from ..tasks import TASKS, Task
 from ..tasks.corpora import Language
-from ..text.open_tokenizer import named_ends
-from ..text.tokenizers import TOKENIZER
+from ..text.tokenizers import TOKENIZER, named_ends
 from ..training import Recipe
 from ..training.directory import RunDirectory
 

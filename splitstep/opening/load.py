@@ -36,7 +36,7 @@ from ..support.auto_classes import silent
 from ..support.documents import flat, read_json
 from ..support.gguf_file import gguf_source, gguf_tokenizer, is_gguf
 from ..support.words import first_line
-from ..text.open_tokenizer import TOKENIZERS
+from ..text.tokenizers import TOKENIZERS
 from ..training.directory import RunDirectory
 from .adapters import ADAPTED, ADAPTER, OTHERWISE, Adapter, merged, read_adapter
 

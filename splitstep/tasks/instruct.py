@@ -11,8 +11,8 @@ from ..options import at_least
 from ..support.words import counted
 from ..text.documents import ROWS, TEXTS, own_files
 from ..text.instructions import Row, read_rows
-from ..text.open_tokenizer import named_ends, open_tokenizer
 from ..text.splits import SPLITS
+from ..text.tokenizers import named_ends, open_tokenizer
 from .batching import Chosen, TokenRows, fitting_buckets
 from .measures import WORDS
 from .task import IGNORED, Arrays, Batch, Data, DataNote, Task, hashes, task_row, tensors

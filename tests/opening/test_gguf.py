@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers import modeling_gguf_pytorch_utils as loading
 
 from splitstep.opening import open_model
-from splitstep.text.open_tokenizer import open_tokenizer
+from splitstep.text.tokenizers import open_tokenizer
 
 gguf: Any = pytest.importorskip("gguf")
 

@@ -11,7 +11,7 @@ from tokenizer_kinds import word_level
 from transformers import PreTrainedTokenizerFast
 
 from splitstep.opening.texts import batches_of, default_texts, held_out_texts, read_texts, with_chat
-from splitstep.text.open_tokenizer import open_tokenizer
+from splitstep.text.tokenizers import open_tokenizer
 
 TEMPLATE = "{% for turn in messages %}c {{ turn['role'] }} c {{ turn['content'] }}{% endfor %} c"
 

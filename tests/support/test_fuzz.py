@@ -49,7 +49,7 @@ from splitstep.tasks.images import parse_idx
 from splitstep.tasks.own_images import open_image, pixels_of
 from splitstep.text import documents, files, instructions, tables
 from splitstep.text.lines import read_pairs
-from splitstep.text.open_tokenizer import open_tokenizer
+from splitstep.text.tokenizers import open_tokenizer
 from splitstep.training.checkpoint import CheckpointReader, restore
 from splitstep.training.directory import RunDirectory
 from splitstep.training.processes import Processes

@@ -11,8 +11,8 @@ from transformers import AutoTokenizer
 
 from splitstep.distillation.vocabulary import shared_vocabulary
 from splitstep.text.alignment import align
-from splitstep.text.open_tokenizer import open_tokenizer
 from splitstep.text.token_bytes import token_bytes
+from splitstep.text.tokenizers import open_tokenizer
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of the reader of GGUF files
 

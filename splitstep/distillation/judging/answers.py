@@ -14,7 +14,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 from ...flows.examples import positions
 from ...inference.generate import Sampling
 from ...kernels.gumbel import add_gumbel
-from ...text.open_tokenizer import named_ends
+from ...text.tokenizers import named_ends
 from .reading import device_of, groups, prompt_tokens, reading, rows_to_write
 
 BUCKET = 32  # prompts of a batch are padded to a multiple of this, so that there are few shapes
