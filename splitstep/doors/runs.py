@@ -15,6 +15,7 @@ from .door import Lines, door
 if TYPE_CHECKING:
     from ..inference.generate import Sample
     from ..inference.predict import Predictions
+    from ..inference.translate import Translations
     from ..recipe import Recipe
     from .results import Evaluation, Trained
 
@@ -127,21 +128,6 @@ def apart(run: Path, out: Path | None) -> None:
     check_new(out)
 
 
-@dataclass(frozen=True)
-class Translations:
-    """Translated lines, how they were searched for, and the numbers of those that are longer than any in training."""
-
-    run: str
-    beams: int
-    length_penalty: float
-    lines: list[str]
-    longer: list[int]
-
-    def json(self) -> dict[str, Any]:
-        """The result as JSON values."""
-        return asdict(self)
-
-
 @door
 def translate(
     run: Path,
@@ -170,8 +156,7 @@ def translate(
 
     apart(run, out)
     wanted = SearchOverrides(beams, length_penalty)
-    found, longer, search = translate_run(run, lines, wanted, counting("translated"))
-    return written(Translations(str(run), search.beams, search.length_penalty, found, longer), out)
+    return written(translate_run(run, lines, wanted, counting("translated")), out)
 
 
 @door

@@ -174,9 +174,9 @@ def generate(
         for piece in until_stopped(text, words):
             show(piece if len(pieces) > 1 else prompt + piece)
             pieces.append(piece)
-    how = (sampling.temperature, sampling.seed, sampling.top_k, sampling.top_p)
     stopped_by = writer.decode(ends) if ends else words.found
-    return Sample(str(name), prompt, "".join(pieces[1:]), tokens, *how, tuple(stop), stopped_by)
+    text = "".join(pieces[1:])
+    return Sample(str(name), prompt, text, tokens, **asdict(sampling), stop=tuple(stop), stopped_by=stopped_by)
 
 
 def before_end(tokens: Iterable[int], ends: frozenset[int], found: list[int]) -> Iterator[int]:

@@ -71,12 +71,19 @@ def translate_split(
     return Translated(task.name, str(model.config.scheme), split, len(found), search, tuple(scores), tuple(found))
 
 
-class Translations(NamedTuple):
-    """Lines in the target language, the numbers of those far longer than the model's data, and the search."""
+@dataclass(frozen=True)
+class Translations:
+    """Translated lines, how they were searched for, and the numbers of those that are longer than any in training."""
 
+    run: str
+    beams: int
+    length_penalty: float
     lines: list[str]
     longer: list[int]
-    search: Search
+
+    def json(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return asdict(self)
 
 
 def translate_run(
@@ -90,4 +97,5 @@ def translate_run(
     model, precision = run.load_model()
     prepared = codec.form.prepare(lines, codec.form.source)
     found = codec.form.plain(decode_lines(model, codec, prepared, search, precision, progress), codec.form.target)
-    return Translations(found, longer_than_trained(model, codec, prepared), search)
+    longer = longer_than_trained(model, codec, prepared)
+    return Translations(str(path), search.beams, search.length_penalty, found, longer)
