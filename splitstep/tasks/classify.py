@@ -14,7 +14,7 @@ from ..support.words import counted
 from ..text.files import find_own
 from ..text.splits import SPLITS
 from ..text.tables import Columns, Example, find_columns, labelled_rows, read_table
-from .sequences import Examples, SentenceOptions, Sentences, divided, held_out
+from .sequences import Examples, SentenceOptions, Sentences, hold_out
 from .task import Data, DataNote, number_classes, task_row
 
 NAME = "classify"
@@ -147,7 +147,7 @@ def with_held_out(examples: dict[str, Examples], seed: int) -> dict[str, Example
     train, found = examples["train"], dict(examples)
     for number, split in enumerate(SPLITS[:0:-1]):  # the test first: it stays as it is if there is a file for valid
         if split not in examples:
-            train, found[split] = divided(train, held_out(train, HELD / (1 - HELD * number), seed))
+            train, found[split] = hold_out(train, HELD / (1 - HELD * number), seed)
     return {"train": train, "valid": found["valid"], "test": found["test"]}
 
 

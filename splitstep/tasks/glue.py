@@ -14,7 +14,7 @@ import numpy as np
 from ..text.files import data_root, read_text, require
 from ..text.tables import Record, tab_records
 from .measures import ACCURACY, F1_ACCURACY, LABELS, MATTHEWS, NUMBERS, PEARSON, Metric
-from .sequences import Examples, SentenceOptions, Sentences, divided, held_out
+from .sequences import Examples, SentenceOptions, Sentences, hold_out
 from .task import Data, DataNote, task_row
 
 ORIGIN = "https://gluebenchmark.com/tasks"
@@ -169,7 +169,7 @@ def read_glue(options: GlueOptions, data: Path | None = None) -> Data:
     part, root = PARTS[options.name], data_root(data)
     files = {name: read_lines(root, part, name) for name in ("train", *part.devs.values())}
     read = {name: Examples(texts_of(lines, part), labels_of(lines, part)) for name, lines in files.items()}
-    train, valid = divided(read["train"], held_out(read["train"], HELD))
+    train, valid = hold_out(read["train"], HELD)
     counts = {name: len(one.labels) for name, one in read.items()}
     published = {name: part.counts[name] for name in counts}
     source = {"name": f"GLUE, {part.folder}", "rows": counts, "published_rows": published}

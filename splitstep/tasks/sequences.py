@@ -168,18 +168,14 @@ def learnt(texts: Sequence[tuple[str, ...]], options: SentenceOptions) -> str:
     return str(derived("sentences", parameters, ["tokenizer"], make)["tokenizer"])
 
 
-def held_out(examples: Examples, share: float, seed: int = 0) -> np.ndarray:
-    """The rows to hold out, a share of each class: those with the lowest hashes of seed and text."""
+def hold_out(examples: Examples, share: float, seed: int = 0) -> tuple[Examples, Examples]:
+    """The examples that stay, and a share of each class: those with the lowest hashes of seed and text."""
     hashes = [hashlib.sha256(json.dumps([seed, *one]).encode()).hexdigest() for one in examples.texts]
     whole = np.issubdtype(examples.labels.dtype, np.integer)
     groups = ranked_by_class(hashes, examples.labels if whole else np.zeros(len(hashes)))
     taken = np.concatenate([group[: min(round(share * len(group)), len(group) - 1)] for group in groups])
-    return np.sort(taken if len(taken) else max(groups, key=len)[:1])  # of a tiny file, at least one
-
-
-def divided(examples: Examples, rows: np.ndarray) -> tuple[Examples, Examples]:
-    """The examples without these rows, and these."""
-    rest = np.setdiff1d(np.arange(len(examples.labels)), rows)
+    rows = np.sort(taken if len(taken) else max(groups, key=len)[:1])  # of a tiny file, at least one
+    rest = np.setdiff1d(np.arange(len(hashes)), rows)
     ours, theirs = (Examples([examples.texts[i] for i in part], examples.labels[part]) for part in (rest, rows))
     return ours, theirs
 
