@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from commands import call, refusal
 from made_up_glue import made_up
 from PIL import Image
 from transformers import AutoTokenizer
@@ -62,8 +63,13 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return trained(folder, "classify", {"train": file, "vocab": 400}, {"pool": "first", "head_start": "zero"})
 
 
-def said(words: list[str], given: str, monkeypatch: pytest.MonkeyPatch) -> int:
+def feed(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let standard input be this text."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given.encode())))
+
+
+def said(words: list[str], given: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    feed(given, monkeypatch)
     return cli.main(words)
 
 
@@ -74,8 +80,8 @@ def test_each_line_gets_its_label_and_probability(
     assert said(["predict", str(classifier)], given, monkeypatch) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [label for label, _ in rows] == ["gut", "schlecht"]
-    assert said(["predict", str(classifier), "--json"], given, monkeypatch) == 0
-    document = json.loads(capsys.readouterr().out)
+    feed(given, monkeypatch)
+    document = call(capsys, "predict", classifier)
     assert document["labels"] == ["gut", "schlecht"]
     for (label, printed), one in zip(rows, document["predictions"], strict=True):
         assert (one["label"], f"{one['probability']:.4f}") == (label, printed)
@@ -109,8 +115,8 @@ def test_numbers_are_printed_and_follow_the_texts(
     assert said(["predict", str(pairs)], given, monkeypatch) == 0
     equal, different = map(float, capsys.readouterr().out.splitlines())
     assert equal > different
-    assert said(["predict", str(pairs), "--json"], given, monkeypatch) == 0
-    [one, _] = json.loads(capsys.readouterr().out)["predictions"]
+    feed(given, monkeypatch)
+    [one, _] = call(capsys, "predict", pairs)["predictions"]
     assert f"{one['number']:.4f}" == f"{equal:.4f}"
 
 
@@ -120,8 +126,7 @@ def test_evaluate_gives_the_figures_of_predictions(pairs: Path, capsys: pytest.C
     task: Any = open_run(pairs).task
     held = task.examples["test"]
     found = [one[0] for one in predict_run(pairs, ["\t".join(texts) for texts in held.texts]).outputs]
-    assert cli.main(["evaluate", str(pairs), "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)["figures"]
+    figures = call(capsys, "evaluate", pairs)["figures"]
     assert figures["pearson"] == pytest.approx(stats.pearsonr(found, held.labels)[0], abs=1e-6)
     assert figures["spearman"] == pytest.approx(stats.spearmanr(found, held.labels)[0], abs=1e-6)
     result = json.loads((pairs / "result.json").read_text())
@@ -147,30 +152,21 @@ def test_images_are_labelled_by_their_paths(
         (str(tmp_path / "x.png"), "x.png is not an image"),
         ("nowhere.png", "line 1: there is no file"),
     ):
-        assert said(["predict", str(tmp_path / "run")], line, monkeypatch) == 2
-        printed = capsys.readouterr()
-        assert message in printed.err
-        assert printed.err.count("\n") == 1
+        feed(line, monkeypatch)
+        assert message in refusal(capsys, "predict", tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("run", "given", "message"),
-    [
-        ("classifier", "one\ttwo\n", "line 1 has 2 texts, and the model reads one: remove the tabs"),
-        ("pairs", "a\tb\nalone\n", "line 2 has 1 text, and the model reads two, with a tab between them"),
-        ("classifier", "", "there is nothing to predict"),
-        ("nowhere", "x\n", "nowhere"),
-    ],
-)
+@pytest.mark.parametrize(("run", "given", "message"), [
+    ("classifier", "one\ttwo\n", "line 1 has 2 texts, and the model reads one: remove the tabs"),
+    ("pairs", "a\tb\nalone\n", "line 2 has 1 text, and the model reads two, with a tab between them"),
+    ("classifier", "", "there is nothing to predict"),
+    ("nowhere", "x\n", "nowhere"),
+])  # fmt: skip
 def test_wrong_lines_are_refused_in_one_line(
     run: str, given: str, message: str, request: pytest.FixtureRequest, monkeypatch: Any, capsys: Any
 ) -> None:
-    path = "nowhere" if run == "nowhere" else str(request.getfixturevalue(run))
-    assert said(["predict", path], given, monkeypatch) == 2
-    printed = capsys.readouterr()
-    assert message in printed.err
-    assert printed.err.count("\n") == 1
-    assert printed.out == ""
+    feed(given, monkeypatch)
+    assert message in refusal(capsys, "predict", run if run == "nowhere" else request.getfixturevalue(run))
 
 
 @pytest.mark.parametrize("name", ["mnli", "stsb"])
@@ -193,12 +189,9 @@ def test_a_run_of_glue_writes_the_files_of_the_official_submission(name: str, tm
 
 def test_a_models_folder_is_evaluated_with_its_own_tokens(classifier: Path, capsys: Any) -> None:
     """The file was renamed, and the task's default vocabulary is another than the model's. Nor is it a run of GLUE."""
-    assert cli.main(["predict", str(classifier), "--submission", "sent"]) == 2
-    assert '--submission is for runs of task "glue"' in capsys.readouterr().err
-    file = classifier.parent / "gone.csv"
-    words = ["evaluate", str(classifier / "model"), "--task", "classify", f"data.train={file}", "--json"]
-    assert cli.main(words) == 0
-    figures = json.loads(capsys.readouterr().out)["figures"]
+    assert '--submission is for runs of task "glue"' in refusal(capsys, "predict", classifier, "--submission", "sent")
+    words = ("--task", "classify", f"data.train={classifier.parent / 'gone.csv'}")
+    figures = call(capsys, "evaluate", classifier / "model", *words)["figures"]
     assert figures["loss"] == pytest.approx(
         json.loads((classifier / "result.json").read_text())["test"]["loss"], rel=1e-5
     )
