@@ -15,8 +15,8 @@ from ...text.lines import Lines, chosen, folded, hold_out, read_pairs
 from ...text.splits import SPLITS
 from ..task import Data, DataNote, task_row
 from .codec import TextForm
-from .prepared import Part, pair_part, split_parts
-from .translation import COMPOUNDS, EXACT, SACREBLEU, Direction, PairOptions, PlainOptions, Translation
+from .prepared import PairOptions, Part, PlainOptions, pair_part, split_parts
+from .translation import COMPOUNDS, EXACT, SACREBLEU, Direction, Translation
 
 # Multi30k: 29,000 captions of pictures, the standard small translation set.
 CAPTIONS = "https://github.com/multi30k/dataset/raw/master/data/task1/raw/"

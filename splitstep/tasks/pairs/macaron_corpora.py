@@ -11,8 +11,8 @@ from ...text.files import data_root, read_tar, require
 from ...text.lines import Lines, chosen, lines_of, paired, read_pairs
 from ..task import Data, DataNote, task_row
 from .codec import TextForm
-from .prepared import Part, split_parts
-from .translation import COMPOUNDS, Direction, PairOptions, Translation
+from .prepared import PairOptions, Part, split_parts
+from .translation import COMPOUNDS, Direction, Translation
 
 # IWSLT14: TED talks, from the official archive.
 ARCHIVE = "iwslt14/de-en.tgz"

@@ -2,24 +2,23 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from ...options import at_least
 from ...support.files import cache_root
 from ...text.lines import Lines, chosen, folded, read_pairs
 from ...text.moses import keep_by_length
 from ...text.splits import SPLITS
-from ..batching import TokenRows
+from ..batching import TokenRows, check_buckets
 from ..cache import derived_folder, digest, key, read_manifest
 from ..task import Data
-from .codec import Codec, TextForm, learn
-
-if TYPE_CHECKING:
-    from .translation import PairOptions
+from .codec import Codec, Search, TextForm, learn
 
 FORMAT = 5  # the version of the cache; another number makes everything anew
 HELD_TOKENS = 2048
@@ -27,6 +26,70 @@ HELD_TOKENS = 2048
 sets have. The time that a translation takes grows with the square of the length."""
 Files = dict[str, list[tuple[str, str]]]
 """Name and hash of each split's files, in order: source comes before target, and two files may have the same name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions:
+    """What all translation tasks take.
+
+    `direction`: source and target language. `merges`: of the joint byte-pair encoding. `words`, `ratio`, `longest`:
+    training leaves out pairs with more words, a larger length ratio, more subwords; what is left out is counted.
+    `buckets`: padded lengths; by default the five that waste least. `limit`: the most training pairs. `beams`,
+    `length_penalty`: of the beam search; scores are divided by this power of the length.
+    """
+
+    direction: str = "en-de"
+    merges: int = 10_000
+    words: int | None = None
+    ratio: float | None = None
+    longest: int = 256
+    buckets: tuple[int, ...] = ()
+    limit: int | None = None
+    beams: int = 5
+    length_penalty: float = 1.0
+
+    LEAST: ClassVar[dict[str, int]] = {"merges": 0, "words": 1, "longest": 2, "limit": 1}
+
+    def __post_init__(self) -> None:
+        for name, low in self.LEAST.items():
+            at_least(name, getattr(self, name), low)
+        if self.ratio is not None and not self.ratio >= 1:
+            raise ValueError(f"option ratio is {self.ratio}, and needs at least 1, e.g. 1.5")
+        check_buckets(self.buckets)
+        Search(self.beams, self.length_penalty)  # refuses wrong values
+
+    @property
+    def languages(self) -> tuple[str, str]:
+        """Source and target."""
+        source, _, target = self.direction.partition("-")
+        return source, target
+
+    @property
+    def search(self) -> Search:
+        """The beam search that the options describe."""
+        return Search(self.beams, self.length_penalty)
+
+    @property
+    def most_tokens(self) -> int:
+        """The most subwords on the longer side of a training pair; the last bucket is a limit, too."""
+        return min((self.longest, *self.buckets[-1:]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainOptions(PairOptions):
+    """What tasks on untokenised text take besides.
+
+    `tokens`: "moses" splits words from punctuation as the papers do, "plain" leaves that to the subwords; `lower`:
+    lower-case the text.
+    """
+
+    tokens: Literal["plain", "moses"] = "plain"
+    lower: bool = False
+
+    @property
+    def form(self) -> TextForm:
+        """The form of the text before it is split into subwords."""
+        return TextForm(*self.languages, self.tokens, self.lower)
 
 
 class Part(NamedTuple):

@@ -1,21 +1,19 @@
 """Translation: pairs of token sequences in batches of a few shapes, each with about as many tokens."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 import numpy as np
 
-from ...options import at_least
 from ...text import moses
 from ...text.lines import Lines
 from ...text.tokenizers import TOKENIZER
-from ..batching import MULTIPLE, Buckets, Chosen, check_buckets, choose_widths
+from ..batching import MULTIPLE, Buckets, Chosen, choose_widths
 from ..measures import Measure, Metric, perplexity_figures, score_tokens
 from ..task import IGNORED, Arrays, Batch, Data, FreeRun, Task, check_split
-from .codec import PAD, START, Codec, Progress, Search, TextForm
-from .prepared import prepare
+from .codec import PAD, START, Codec, Progress, Search
+from .prepared import PairOptions, prepare
 from .scores import PAPERS, PapersBleu, Score
 from .scores import score as score_lines
 
@@ -38,70 +36,6 @@ SACREBLEU = measure_of(Metric("sacrebleu", True, "{:.2f}", "sacreBLEU", 0.0, 100
 EXACT = measure_of(EXACT_MATCH)
 Direction = Literal["en-de", "de-en"]
 BUCKETS = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairOptions:
-    """What all translation tasks take.
-
-    `direction`: source and target language. `merges`: of the joint byte-pair encoding. `words`, `ratio`, `longest`:
-    training leaves out pairs with more words, a larger length ratio, more subwords; what is left out is counted.
-    `buckets`: padded lengths; by default the five that waste least. `limit`: the most training pairs. `beams`,
-    `length_penalty`: of the beam search; scores are divided by this power of the length.
-    """
-
-    direction: str = "en-de"
-    merges: int = 10_000
-    words: int | None = None
-    ratio: float | None = None
-    longest: int = 256
-    buckets: tuple[int, ...] = ()
-    limit: int | None = None
-    beams: int = 5
-    length_penalty: float = 1.0
-
-    LEAST: ClassVar[dict[str, int]] = {"merges": 0, "words": 1, "longest": 2, "limit": 1}
-
-    def __post_init__(self) -> None:
-        for name, low in self.LEAST.items():
-            at_least(name, getattr(self, name), low)
-        if self.ratio is not None and not self.ratio >= 1:
-            raise ValueError(f"option ratio is {self.ratio}, and needs at least 1, e.g. 1.5")
-        check_buckets(self.buckets)
-        Search(self.beams, self.length_penalty)  # refuses wrong values
-
-    @property
-    def languages(self) -> tuple[str, str]:
-        """Source and target."""
-        source, _, target = self.direction.partition("-")
-        return source, target
-
-    @property
-    def search(self) -> Search:
-        """The beam search that the options describe."""
-        return Search(self.beams, self.length_penalty)
-
-    @property
-    def most_tokens(self) -> int:
-        """The most subwords on the longer side of a training pair; the last bucket is a limit, too."""
-        return min((self.longest, *self.buckets[-1:]))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlainOptions(PairOptions):
-    """What tasks on untokenised text take besides.
-
-    `tokens`: "moses" splits words from punctuation as the papers do, "plain" leaves that to the subwords; `lower`:
-    lower-case the text.
-    """
-
-    tokens: Literal["plain", "moses"] = "plain"
-    lower: bool = False
-
-    @property
-    def form(self) -> TextForm:
-        """The form of the text before it is split into subwords."""
-        return TextForm(*self.languages, self.tokens, self.lower)
 
 
 @final
