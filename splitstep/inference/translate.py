@@ -9,9 +9,9 @@ import torch
 
 from ..models import SplitstepForTranslation
 from ..tasks.pairs.codec import Codec, Progress, Search
+from ..tasks.pairs.prepared import PairOptions
 from ..tasks.pairs.scores import Score
 from ..tasks.pairs.search import decode_lines, longer_than_trained
-from ..tasks.pairs.prepared import PairOptions
 from ..tasks.pairs.translation import Translation
 from .runs import find_run
 
