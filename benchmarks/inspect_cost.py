@@ -1,4 +1,4 @@
-"""What each probe behind `splitstep inspect --deep` costs: before, now, and what it cannot do without.
+"""What probes of `splitstep inspect --deep` and a layer left out cost: before, now, and what they cannot do without.
 
     git worktree add /tmp/before COMMIT
     OMP_NUM_THREADS=1 python benchmarks/inspect_cost.py --before /tmp/before --out results/inspect/cost.json
@@ -6,10 +6,10 @@
 Both versions take turns in one process, on the same model and texts, and who begins alternates. Figures are CPU seconds
 for a text, medians over turns; `ratio` is the median over neighbours, and `difference` the largest relative difference
 of any figure. Without --before there is no comparison. The model is a random Llama of 30 layers of width 576 unless
---model gives a path.
+--model gives a path, or --small is there.
 
-A floor is the CPU time of the mathematics alone, in this process: fields as often as each of their values is needed,
-products with J as passes through the fields, linear algebra by LAPACK.
+A floor is the CPU time of the mathematics alone, in this process: fields and heads as often as each of their values is
+needed, products with J as passes through the fields, linear algebra by LAPACK. The layer is the one in the middle.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-NAMES = ("commutator", "jacobian", "products", "communities", "leading")
+DEEP = ("commutator", "jacobian", "products", "communities", "leading")
+DEFAULT = ("trajectory", "drift", "clustering", "rank", "cka_layers", "attention", "rollout", "lens")
+CUT = "layer left out"
+NAMES = (*DEFAULT, *DEEP, CUT)
 NEAR = 1e-5
+BRIEF = 0.05  # seconds: ratios of less are noise
 HERE = Path(__file__).resolve().parent.parent
 Figures = Mapping[str, Mapping[str, Any]]  # by probe and series
 
@@ -65,44 +69,58 @@ class Turn(NamedTuple):
     figures: Figures
 
 
-def flow_of(model: str | None, inputs: dict[str, torch.Tensor]) -> Any:
+def flow_of(options: argparse.Namespace, inputs: dict[str, torch.Tensor]) -> Any:
     """The model as a scheme with fields, in float32."""
     opening = importlib.import_module("splitstep.opening")
-    if model is not None:
-        return opening.load(opening.open_model(model).model.float(), inputs)
+    if options.model is not None:
+        return opening.load(opening.open_model(options.model).model.float(), inputs)
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    shape: dict[str, Any] = {
-        "hidden_size": 576,
-        "intermediate_size": 1536,
-        "num_attention_heads": 9,
-        "num_key_value_heads": 3,
-    }
-    return opening.load(LlamaForCausalLM(LlamaConfig(num_hidden_layers=30, vocab_size=2000, **shape)).eval(), inputs)
+    layers, width, heads, shared = (3, 32, 4, 2) if options.small else (30, 576, 9, 3)
+    config = LlamaConfig(
+        num_hidden_layers=layers, hidden_size=width, intermediate_size=8 * width // 3, num_attention_heads=heads,
+        num_key_value_heads=shared, vocab_size=2000,
+    )  # fmt: skip
+    return opening.load(LlamaForCausalLM(config).eval(), inputs)
 
 
 def turn(flow: Any, inputs: dict[str, torch.Tensor]) -> Turn:
-    """One pass with all of the probes; those that share the Jacobians of tokens find them made by the first."""
+    """One pass with all of the probes; those that share the Jacobians of tokens find them made by the first. Then a
+    layer left out of a pass that is there."""
     registry = importlib.import_module("splitstep.probes").PROBES
     watching, base = (importlib.import_module(f"splitstep.probes.{name}") for name in ("watching", "probe"))
-    seconds: dict[str, float] = {}
+    seconds = dict.fromkeys(NAMES, 0.0)
 
     class Timed(base.Probe):
         def __init__(self, name: str) -> None:
             self.name, self.probe = name, registry.find(name)()
 
         def __call__(self, event: Any) -> None:
-            self.probe(event)
+            with timed(self.name):
+                self.probe(event)
 
         def figures(self, passed: Any) -> Any:
-            start = time.process_time()
-            found = self.probe.figures(passed)
-            seconds[self.name] = time.process_time() - start
-            return found
+            with timed(self.name):
+                return self.probe.figures(passed)
 
-    found = watching.watch_flow(flow, inputs, {name: Timed(name) for name in NAMES})
-    return Turn(seconds, {name: by_stack[flow.main] for name, by_stack in found.items()})
+    @contextmanager
+    def timed(name: str) -> Iterator[None]:
+        start = time.process_time()
+        yield
+        seconds[name] += time.process_time() - start
+
+    found = watching.watch_flow(flow, inputs, {name: Timed(name) for name in (*DEFAULT, *DEEP)})
+    cuts, one = passed(flow, inputs)
+    with timed(CUT):
+        cost = cuts.left_out(one, [one.layers // 2])
+    return Turn(seconds, {name: by_stack[flow.main] for name, by_stack in found.items()} | {CUT: {"cost": cost}})
+
+
+def passed(flow: Any, inputs: dict[str, torch.Tensor]) -> tuple[Any, Any]:
+    """What leaves layers out, and the pass where that begins."""
+    cuts, judge = (importlib.import_module(f"splitstep.studies.inspect.{name}") for name in ("cuts", "judge"))
+    return cuts, cuts.passed(flow, judge.Judge.of(flow, inputs), inputs)
 
 
 def difference(one: Figures, other: Figures) -> dict[str, float]:
@@ -126,8 +144,35 @@ def least(work: Callable[[], Any]) -> float:
     return min(seconds)
 
 
-def floors(flow: Any, inputs: dict[str, torch.Tensor]) -> dict[str, tuple[float, str]]:
-    """The least that a text costs by probe, from the layer in the middle, and what that is."""
+@torch.no_grad()
+def light_floors(flow: Any, inputs: dict[str, torch.Tensor]) -> dict[str, tuple[float, str]]:
+    """The least that a text costs by each probe that differentiates nothing, and without a layer; and what that is."""
+    one, norm = passed(flow, inputs)[1], torch.linalg.vector_norm
+    states, layers = torch.cat(one.starts), one.layers
+    wide, attention = states.double(), flow.steps[layers // 2].fields["A"]
+    gram, rest = wide @ wide.mT, (layers - layers // 2 - 1) / layers
+    seconds = {
+        "norm": least(lambda: norm(states, dim=-1, dtype=torch.float64)), "gram": least(lambda: wide @ wide.mT),
+        "svd": least(lambda: torch.linalg.svdvals(wide)), "alike": least(lambda: gram.flatten(1) @ gram.flatten(1).T),
+        "weights": layers * least(lambda: attention.weights(0.0, states[:1], one.context)),
+        "head": least(lambda: flow.head(states[:1], one.context)), "pass": least(lambda: flow.model(**inputs)),
+    }  # fmt: skip
+    kinds = {
+        "trajectory": ({"norm": 5}, "five lengths for each state"),
+        "drift": ({"norm": 4}, "four lengths for each state"),
+        "clustering": ({"gram": 1}, "the products of all pairs of tokens"),
+        "rank": ({"svd": 2}, "two sets of singular values for each state"),
+        "cka_layers": ({"gram": 1, "alike": 1}, "the products of all pairs of tokens, and of all pairs of states"),
+        "attention": ({"weights": 1}, "each layer's weights once"),
+        "rollout": ({"weights": 1}, "each layer's weights once"),
+        "lens": ({"head": layers + 1}, "the head on each state"),
+        CUT: ({"pass": rest, "head": 1 - rest}, "the later layers' share of a pass, and the head"),
+    }
+    return {name: (sum(n * seconds[part] for part, n in many.items()), said) for name, (many, said) in kinds.items()}
+
+
+def deep_floors(flow: Any, inputs: dict[str, torch.Tensor]) -> dict[str, tuple[float, str]]:
+    """The least that a text costs by each probe that differentiates, from the layer in the middle; and what that is."""
     from splitstep.probes import communities, layer_maps, low_rank, spectra, watching
 
     kept: dict[str, Any] = {}
@@ -184,21 +229,22 @@ def compared(options: argparse.Namespace) -> dict[str, Any]:
     flows, turns = {}, {name: list[Turn]() for name in trees}
     for name, tree in trees.items():
         with tree.active():
-            flows[name] = flow_of(options.model, texts[0])
+            flows[name] = flow_of(options, texts[0])
     for number in range(options.turns * len(texts)):
         for name in list(trees)[:: 1 if number % 2 else -1]:
             with trees[name].active():
                 turns[name].append(turn(flows[name], texts[number % len(texts)]))
     with trees["now"].active():
-        least_of = floors(flows["now"], texts[0])
+        least_of = {k: v for floors in (light_floors, deep_floors) for k, v in floors(flows["now"], texts[0]).items()}
         stamp = importlib.import_module("splitstep.support.provenance").stamp()
     away = [difference(a.figures, b.figures) for a, b in zip(turns["now"], turns.get("before", ()), strict=False)]
     rows = {name: row(name, turns, away) for name in NAMES}
     for name, (seconds, words_of) in least_of.items():
-        rows[name] |= {"floor": round(seconds, 3), "floor_is": words_of}
-    passed = all(one.get("difference", 0.0) <= NEAR and one.get("ratio", 0.0) <= 1.1 for one in rows.values())
+        rows[name] |= {"floor": round(seconds, 4), "floor_is": words_of}
+    slower = [name for name, one in rows.items() if one["now"] > BRIEF and one.get("ratio", 0.0) > 1.1]
+    passed = not slower and all(one.get("difference", 0.0) <= NEAR for one in rows.values())
     return {
-        "model": "random Llama, 30 x 576" if options.model is None else Path(options.model).name,
+        "model": Path(options.model or f"random Llama, {'3 x 32' if options.small else '30 x 576'}").name,
         "texts": options.texts, "tokens": options.tokens, "turns": options.turns, "threads": torch.get_num_threads(),
         "cores": os.cpu_count(), "load": os.getloadavg(), "probes": rows, "pass": passed, **stamp,
     }  # fmt: skip
@@ -207,7 +253,7 @@ def compared(options: argparse.Namespace) -> dict[str, Any]:
 def row(name: str, turns: Mapping[str, list[Turn]], away: list[dict[str, float]]) -> dict[str, Any]:
     """What one probe costs."""
     seconds = {tree: [one.seconds[name] for one in found] for tree, found in turns.items()}
-    out: dict[str, Any] = {tree: round(statistics.median(one), 3) for tree, one in seconds.items()}
+    out: dict[str, Any] = {tree: round(statistics.median(one), 4) for tree, one in seconds.items()}
     if away:
         pairs = zip(seconds["now"], seconds["before"], strict=True)
         out["ratio"] = round(statistics.median(a / b for a, b in pairs), 3)
@@ -219,6 +265,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="a folder or a GGUF file")
     parser.add_argument("--before", type=Path, help="a checkout of an earlier version")
+    parser.add_argument("--small", action="store_true", help="a model of 3 layers of width 32")
     parser.add_argument("--texts", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--turns", type=int, default=2)

@@ -88,53 +88,78 @@ def merged(weights: Array, joined: Array, generator: np.random.Generator) -> Arr
     return labels
 
 
+class Degrees(NamedTuple):
+    """The degrees of some graphs' nodes [graphs, n], their shares of the whole weight, their loops; and that weight."""
+
+    degree: Array
+    share: Array
+    loops: Array
+    whole: Array
+
+
+def degrees_of(graphs: Array) -> Degrees:
+    degree, whole = graphs.sum(2), graphs.sum((1, 2))
+    return Degrees(degree, degree / whole[:, None], graphs.diagonal(axis1=1, axis2=2), whole)
+
+
 def joined_neighbours(graphs: Array, of: Array, generators: Sequence[np.random.Generator]) -> list[Array]:
-    """Labels after the first phase of Louvain's method, for each generator; `of` says on which graph it runs."""
-    n, many = graphs.shape[-1], len(generators)
-    labels = np.tile(np.arange(n), (many, 1))
-    moving = np.arange(many)  # the runs that still change
+    """Labels after the first phase of Louvain's method, for each generator; `of` says on which graph it runs.
+
+    As soon as there are few communities, the weight between each of them and each node is kept: links [runs, count, n].
+    """
+    n, links, degrees = graphs.shape[-1], None, degrees_of(graphs)
+    labels = np.tile(np.arange(n), (len(generators), 1))
+    moving = np.arange(len(generators))  # the runs that still change
     for _ in range(ROUNDS):
+        orders, new = np.stack([generators[run].permutation(n) for run in moving]), labels[moving]
+        count = int(new.max()) + 2  # one label is of no node, so a node can also be alone
+        if links is None and count * FEW <= n:
+            links = np.stack([one_hot(own, count).T @ graphs[g] for g, own in zip(of[moving], new, strict=True)])
+        changed = one_round(graphs, degrees, of[moving], new, count, orders, links)
+        kept, labels[moving] = zip(*(np.unique(one, return_inverse=True) for one in new), strict=True)
+        moving = moving[changed]
         if not len(moving):
             break
-        orders = np.stack([generators[int(run)].permutation(n) for run in moving])
-        found, changed = one_round(graphs, of[moving], labels[moving], orders)
-        labels[moving] = [np.unique(one, return_inverse=True)[1] for one in found]
-        moving = moving[changed]
+        if links is not None:
+            links = padded([links[run][kept[run]] for run in np.flatnonzero(changed)])
     return list(labels)
 
 
-def one_round(graphs: Array, of: Array, labels: Array, orders: Array) -> tuple[Array, Array]:
-    """Labels [runs, n] after each node in turn has joined its best community, and which runs have changed. One label is
-    of no node, so a node can also be alone. The communities of all runs are numbered in a row."""
-    (runs, n), count = labels.shape, int(labels.max()) + 2
-    row, first = np.arange(runs), np.arange(runs) * count
-    labels, changed = labels + first[:, None], np.zeros(runs, dtype=bool)
-    degree, whole, loops = graphs.sum(2)[of], graphs.sum((1, 2))[of], graphs.diagonal(axis1=1, axis2=2)[of]
-    total = np.bincount(labels.ravel(), degree.ravel(), runs * count)
-    links = sums_over(graphs, of, labels - first[:, None], count) if count * FEW <= n else None
+def padded(links: Sequence[Array]) -> Array:
+    """Links of several runs, each with a community of no node at least, [runs, count, n]."""
+    out = np.zeros((len(links), max(map(len, links)) + 1, links[0].shape[1]))
+    for one, own in zip(out, links, strict=True):
+        one[: len(own)] = own
+    return out
+
+
+def one_round(
+    graphs: Array, degrees: Degrees, of: Array, labels: Array, count: int, orders: Array, links: Array | None
+) -> Array:
+    """Each node in turn joins its best community: changes labels [runs, n] and links, and says which runs changed."""
+    runs, row, changed = len(labels), np.arange(len(labels)), np.zeros(len(labels), dtype=bool)
+    flat, least = labels + row[:, None] * count, 1e-12 * degrees.whole[of]  # the communities of all runs in a row
+    total = np.bincount(flat.ravel(), degrees.degree[of].ravel(), runs * count).reshape(runs, count)
     for i in orders.T:
-        own, d = labels[row, i], degree[row, i]
+        own, d = labels[row, i], degrees.degree[of, i]
         if links is None:
-            near = np.bincount(labels.ravel(), graphs[of, i].ravel(), runs * count)
+            near = np.bincount(flat.ravel(), graphs[of, i].ravel(), runs * count).reshape(runs, count)
         else:
-            near = links.reshape(runs, count, n)[row, :, i].ravel()
-        near[own] -= loops[row, i]
-        total[own] -= d
-        gains = near - np.repeat(d / whole, count) * total
-        best = gains.reshape(runs, count).argmax(1) + first
-        best = np.where(gains[best] <= gains[own] + 1e-12 * whole, own, best)
-        total[best] += d
-        moved = np.flatnonzero(best != own)
-        labels[moved, i[moved]], changed[moved] = best[moved], True
-        if links is not None and len(moved):
-            links[own[moved]] -= graphs[of[moved], i[moved]]
-            links[best[moved]] += graphs[of[moved], i[moved]]
-    return labels - first[:, None], changed
-
-
-def sums_over(graphs: Array, of: Array, labels: Array, count: int) -> Array:
-    """The weight between each community of each run and each node, [runs * count, n]."""
-    return np.concatenate([one_hot(own, count).T @ graphs[g] for g, own in zip(of, labels, strict=True)])
+            near = links[row, :, i]
+        near[row, own] -= degrees.loops[of, i]
+        total[row, own] -= d
+        gains = near - degrees.share[of, i][:, None] * total
+        best = gains.argmax(1)
+        best = np.where(gains[row, best] <= gains[row, own] + least, own, best)
+        total[row, best] += d
+        if len(moved := np.flatnonzero(best != own)):
+            to, at = best[moved], i[moved]
+            labels[moved, at], flat[moved, at], changed[moved] = to, to + moved * count, True
+            if links is not None:
+                weights = graphs[of[moved], at]
+                links[moved, own[moved]] -= weights
+                links[moved, to] += weights
+    return changed
 
 
 def find_communities(graphs: Sequence[Array], seeds: int = SEEDS) -> list[Communities]:
@@ -212,8 +237,7 @@ def spearman(x: Array, y: Array, permutations: int = PERMUTATIONS, seed: int = 1
     scale = float(np.sqrt((a @ a) * (b @ b)))
     if scale == 0.0:
         return Association(nan, nan)
-    generator = np.random.default_rng(seed)
-    drawn = np.array([a @ generator.permutation(b) for _ in range(permutations)]) / scale
+    drawn = np.random.default_rng(seed).permuted(np.tile(b, (permutations, 1)), axis=1) @ a / scale
     found = float(a @ b) / scale
     return Association(found, float(1 + (np.abs(drawn) >= abs(found) - 1e-12).sum()) / (1 + permutations))
 

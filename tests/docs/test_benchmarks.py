@@ -58,3 +58,13 @@ def test_the_benchmark_of_translators_runs_small(tmp_path: Path) -> None:
     assert ours - theirs == 2 * 2 * 16  # the final norms of encoder and decoder
     if not torch.cuda.is_available():
         assert "needs one process with one CUDA device" in rows["training", "capture", "Marian"]["failed"]
+
+
+def test_the_benchmark_of_inspections_has_costs_beside_floors_for_probes_and_a_layer_left_out(
+    tmp_path: Path,
+) -> None:
+    found = run("inspect_cost.py", tmp_path, "--small", "--tokens", "12", "--turns", "1", result="out.json")
+    names = {"trajectory", "cka_layers", "lens", "jacobian", "communities", "layer left out"}
+    assert found["probes"].keys() >= names
+    assert len(found["probes"]) == 14
+    assert all(one["now"] >= 0 and one["floor"] >= 0 and one["floor_is"] for one in found["probes"].values())
