@@ -28,26 +28,16 @@ class Adapter(NamedTuple):
     base: str
     revision: str | None
 
-    @property
-    def places(self) -> list[Path]:
-        """Where the base may lie: in the adapter's folder, beside it, or where the program runs."""
-        return [self.folder / self.base, self.folder.resolve().parent / self.base, Path(self.base)]
-
     def base_folder(self) -> Path | None:
-        """The base model's folder on this machine, the Hub's cache included; None if it is not here."""
-        if here := next((place for place in self.places if isdir(place)), None):
+        """The base model's folder: in the adapter's folder, beside it, where the program runs, or in the Hub's cache;
+        None if it is not here."""
+        places = (self.folder / self.base, self.folder.resolve().parent / self.base, Path(self.base))
+        if here := next((place for place in places if isdir(place)), None):
             return here
         try:
             return Path(snapshot_download(self.base, revision=self.revision, local_files_only=True))
         except Exception:  # no name of the Hub, or none that was downloaded
             return None
-
-    def not_here(self) -> ValueError:
-        """The base model is missing."""
-        return ValueError(
-            f"{self.folder} is an adapter of {self.base}, which is missing: put that model's folder beside it, or get "
-            f"it from the Hub once (hf download {self.base})"
-        )
 
 
 def read_adapter(folder: Path) -> Adapter:

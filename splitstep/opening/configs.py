@@ -116,7 +116,8 @@ def resize(names: Names, entries: dict[str, Any], shape: CausalShape) -> None:
     if "qk_rope_head_dim" not in entries:  # whose heads have sizes of their own
         names.set("head_dim", shape.head_width)
     if heads and shared:
-        names.set("num_key_value_heads", share_of(shape.heads, shared / heads))
+        share, some = shared / heads, [n for n in range(1, shape.heads + 1) if shape.heads % n == 0]
+        names.set("num_key_value_heads", min(some, key=lambda n: (abs(n / shape.heads - share), n)))  # the nearest
     if entries.get("rotary_dim"):
         entries["rotary_dim"] = min(entries["rotary_dim"], shape.head_width)
     for key in SAME_AS_WIDTH:
@@ -128,11 +129,6 @@ def resize(names: Names, entries: dict[str, Any], shape: CausalShape) -> None:
     for key, value in entries.items():
         if isinstance(value, list) and len(value) == layers:  # one value a layer: the pattern goes on
             entries[key] = [value[number % layers] for number in range(shape.layers)]
-
-
-def share_of(heads: int, share: float) -> int:
-    """How many heads of keys and values serve so many heads of queries at this share: the nearest divisor."""
-    return min((n for n in range(1, heads + 1) if heads % n == 0), key=lambda n: (abs(n / heads - share), n))
 
 
 def width_entry(config: PreTrainedConfig) -> str | None:

@@ -41,14 +41,8 @@ from ..training.directory import RunDirectory
 from .adapters import ADAPTED, ADAPTER, OTHERWISE, Adapter, merged, read_adapter
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-WANTED = [
-    "*.json",
-    "*.txt",
-    "*.model",
-    "*.jinja",
-    "model*.safetensors",
-    ADAPTED,
-]  # of a model on the Hub; pickles never
+# of a model on the Hub; pickles never
+WANTED = ["*.json", "*.txt", "*.model", "*.jinja", "model*.safetensors", ADAPTED]
 WHAT = "a run of splitstep, a model's folder, a GGUF file, or a model's name on the Hub"
 CONFIG, MODULES = "config.json", "modules.json"
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -136,7 +130,10 @@ def base_of(adapter: Adapter, source: str, trust_remote_code: bool) -> Path:
     if here := adapter.base_folder():
         return here
     if source != "hub" or not HUB_NAME.fullmatch(adapter.base):
-        raise adapter.not_here()
+        raise ValueError(
+            f"{adapter.folder} is an adapter of {adapter.base}, which is missing: put that model's folder beside it, "
+            f"or get it from the Hub once (hf download {adapter.base})"
+        )
     return download(adapter.base, trust_remote_code, adapter.revision)
 
 
@@ -159,7 +156,9 @@ def open_whole(
     folder: Path, name: str, source: Literal["run", "folder", "hub"], trust_remote_code: bool = False
 ) -> Opened:
     """The model in a folder that holds all of its weights."""
-    check_folder(folder, trust_remote_code)
+    document = read_config(folder)
+    check_code(folder, document, trust_remote_code)
+    check_weights(folder, document)
     with opens(folder):
         model, processor = read_model(folder, trust_remote_code), read_processor(folder, trust_remote_code)
         return Opened(model.eval(), read_tokenizer(folder, trust_remote_code), processor, name, source)
@@ -265,13 +264,6 @@ def rebuilt(packed: Any, file: Path) -> Any:
     model.generation_config = packed.generation_config
     model.name_or_path = config.name_or_path = str(file)
     return model.eval()
-
-
-def check_folder(folder: Path, trust_remote_code: bool) -> None:
-    """Refuse a folder that holds no model, half of one, a pickle, or code that nobody said may run."""
-    document = read_config(folder)
-    check_code(folder, document, trust_remote_code)
-    check_weights(folder, document)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def read_texts(path: str | Path) -> list[str]:
     folder: each text file in it that is not hidden; or the lines of standard input, which is read only once: "-"."""
     file = Path(path).expanduser()
     if str(path) == STANDARD_INPUT:
-        found, needed = stripped(standard_input()), "write one text a line"
+        found, needed = standard_input(), "write one text a line"
     elif file.is_dir():
         inside = sorted(one for one in file.iterdir() if one.is_file() and not one.name.startswith("."))
         found = [one.read_text(encoding="utf-8-sig") for one in inside if is_text(one)]
@@ -66,18 +66,14 @@ def standard_input() -> list[str]:
     """The lines of standard input; a terminal is refused."""
     if sys.stdin.isatty():
         raise ValueError("texts are to come from standard input (-), and that is a terminal: pipe a file into it")
-    return split_lines(decode(sys.stdin.buffer.read(), "standard input"))
-
-
-def stripped(lines: Sequence[str]) -> list[str]:
-    return [line.strip() for line in lines]
+    return [line.strip() for line in split_lines(decode(sys.stdin.buffer.read(), "standard input"))]
 
 
 def texts_of(file: Path, name: str) -> list[str]:
     """The texts in a file, called by a name."""
     lines, wanted, found = read_lines(file), 'write {"text": "..."}', list[str]()
     if file.suffix != ".jsonl":
-        return stripped(lines)
+        return [line.strip() for line in lines]
     for number, row in json_lines(lines, name, wanted):
         if not isinstance(text := row.get("text"), str):
             raise ValueError(f"{name}, line {number} has no text: {wanted}")

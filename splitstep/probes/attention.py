@@ -1,6 +1,6 @@
 """Whom each token looks at, and where what it knows comes from, through all layers."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple, final
 
 import torch
@@ -47,9 +47,10 @@ class AttentionWeights(Probe):
     def figures(self, passed: Pass) -> Figures:
         out = dict[str, Any]()
         for name, steps in self.seen.items():
-            if len(steps) < len(passed.stack.layers) * passed.stack.substeps:
+            many = passed.stack.substeps
+            if len(steps) < len(passed.stack.layers) * many:
                 continue  # some layers have no attention
-            layers = by_layer(steps, passed.stack.substeps)
+            layers = [[one for step in range(i, i + many) for one in steps[step]] for i in range(0, len(steps), many)]
             out |= entropies(name, layers, passed.real)
             kept = torch.stack([layer[0].weights for layer in layers])
             out[f"{name} weights"] = kept.half()
@@ -61,25 +62,15 @@ class AttentionWeights(Probe):
 
 def seen_weights(event: Event) -> Iterator[tuple[str, Tensor]]:
     """The attention weights [n, heads, T, S] of the first examples in the fields of a part that have attention."""
+    batch, length = event.read.shape[:2]
+    count = min(batch, EXAMPLES, max(1, ROOM // length**2))
     for name, field in event.fields.items():
         if isinstance(field, Attends):
             with torch.no_grad():
-                weights = field.weights(event.times[name], *first_examples(event.read, event.context))
+                context = rows_of(event.context, batch, range(count))
+                weights = field.weights(event.times[name], event.read[:count], context)
             if weights is not None:
                 yield name, weights
-
-
-def first_examples(x: Tensor, context: Any) -> tuple[Tensor, Any]:
-    """As many of the first examples as there is room for, with their context."""
-    batch, length = x.shape[:2]
-    count = min(batch, EXAMPLES, max(1, ROOM // length**2))
-    return x[:count], rows_of(context, batch, range(count))
-
-
-def by_layer(steps: Mapping[int, list[HeadEntropy]], substeps: int) -> list[list[HeadEntropy]]:
-    """What was seen in each layer."""
-    firsts = range(0, len(steps), substeps)
-    return [[one for step in range(first, first + substeps) for one in steps[step]] for first in firsts]
 
 
 def summary(weights: Tensor) -> HeadEntropy:
@@ -153,10 +144,10 @@ class AttentionRollout(Probe):
         every = list(self.layers.values())[passed.stack.substeps - 1 :: passed.stack.substeps]
         real, count = passed.real, len(self.product)
         first = first_real(real, self.product)
-        entropy = [[t.mean() for t in texts_of(one, real, count)] for one, _ in every]
-        sink = [[t.mean() for t in texts_of(picked(one, first), real, count)] for _, one in every]
-        kept = self.product[:KEPT, :TOKENS, :TOKENS]
-        series = over_texts("entropy", stacked(entropy)) | over_texts("first", stacked(sink))
+        kept, series = self.product[:KEPT, :TOKENS, :TOKENS], dict[str, Any]()
+        for name, rows in (("entropy", [one for one, _ in every]), ("first", [picked(one, first) for _, one in every])):
+            means = [torch.stack([t.mean() for t in texts_of(row, real, count)]) for row in rows]
+            series |= over_texts(name, torch.stack(means))
         queries = real_queries(real, kept[None, :, None])
         return series | {"weights": torch.where(queries[..., None], kept, 0).half(), "queries": queries}
 
@@ -171,7 +162,3 @@ def first_real(real: Tensor | None, product: Tensor) -> Tensor:
 def picked(product: Tensor, keys: Tensor) -> Tensor:
     """R_ij [B, T] of one key j for each text."""
     return product.gather(2, keys[:, None, None].expand(-1, product.shape[1], 1))[..., 0]
-
-
-def stacked(rows: list[list[Tensor]]) -> Tensor:
-    return torch.stack([torch.stack(row) for row in rows])

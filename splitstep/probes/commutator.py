@@ -1,6 +1,6 @@
 """Do attention and the feed-forward network commute? If they did, splitting would cost nothing."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import reduce
 from itertools import combinations
 from math import nan
@@ -13,7 +13,7 @@ from ..integrate import Field, Step, integrate, refine
 from ..scheme import Project, Scheme
 from .layer_maps import Layer, LayerBlocks, differentiable
 from .probe import Figures, Pass, over_texts
-from .splitting import SUM, products_of, shares
+from .splitting import SUM, added_up, products_of, shares
 
 SUBSTEPS = 4  # of rk4, for a flow over a whole layer
 
@@ -61,22 +61,11 @@ def letters(scheme: Scheme) -> list[str]:
 
 def by_letter(layer: Layer) -> dict[str, Field]:
     """One field for each letter: A, or F = F0/2 + F1/2. What it is at the layer's own state is worked out once."""
-    own = layer.steps[0].fields
-
-    def total(letter: str) -> Field:
+    own, found = layer.steps[0].fields, dict[str, Field]()
+    for letter in letters(layer.scheme):
         terms = [(share, own[name]) for name, share in shares(layer.scheme).items() if name.startswith(letter)]
-        return known_at(layer.x, added_up(terms))
-
-    return {letter: total(letter) for letter in letters(layer.scheme)}
-
-
-def added_up(terms: Sequence[tuple[float, Field]]) -> Field:
-    """The sum of fields times factors as one field."""
-
-    def field(t: Any, x: Tensor, context: Any) -> Tensor:
-        return sum((share * one(t, x, context) for share, one in terms), torch.zeros_like(x))
-
-    return field
+        found[letter] = known_at(layer.x, added_up(terms))
+    return found
 
 
 def known_at(start: Tensor, field: Field) -> Field:

@@ -49,14 +49,15 @@ class Gradients(Probe):
 
     def figures(self, passed: Pass) -> Figures:
         found = iter(passed.gradients)
-        states = [norm(taken(found, halves), passed.real) for halves in self.halves(passed)]
+        sums = (torch.stack([next(found) for _ in halves]).sum(0) for halves in self.halves(passed))
+        states = [norm(one, passed.real) for one in sums]
         groups: dict[str, dict[int, list[Tensor]]] = {}
         for weight, gradient in zip(weights_of(passed), found, strict=True):
             groups.setdefault(weight.group, {}).setdefault(weight.layer, []).append(norm(gradient, None))
         series = {"x": states} | {name: list(map(root, layers.values())) for name, layers in groups.items()}
         read = iter(numbers([one for values in series.values() for one in values]))
         out = {name: tuple(next(read) for _ in values) for name, values in series.items()}
-        growth = tuple(ratio(before, after) for before, after in zip(out["x"], out["x"][1:], strict=False))
+        growth = tuple(a / b if b else nan for a, b in zip(out["x"], out["x"][1:], strict=False))
         return {"x": out.pop("x"), "growth": growth, "rate": (geometric_mean(growth),), **out}
 
 
@@ -69,11 +70,6 @@ def weights_of(passed: Pass) -> Iterator[Weight]:
                 yield Weight(f"{field}.{rest.rpartition('.')[0] or rest}", number, value)
 
 
-def taken(found: Iterator[Tensor], halves: Sequence[Tensor]) -> Tensor:
-    """The sum of the gradients by the halves."""
-    return torch.stack([next(found) for _ in halves]).sum(0)
-
-
 def norm(gradient: Tensor, real: Tensor | None) -> Tensor:
     """The root of the sum of squares, without padding."""
     if real is not None:
@@ -83,10 +79,6 @@ def norm(gradient: Tensor, real: Tensor | None) -> Tensor:
 
 def root(norms: Sequence[Tensor]) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(list(norms)))
-
-
-def ratio(before: float, after: float) -> float:
-    return before / after if after else nan
 
 
 def geometric_mean(values: Iterable[float]) -> float:

@@ -176,7 +176,8 @@ class Information(LayerStates):
     def samples(self, passed: Pass) -> Samples:
         """The standardised samples of this pass."""
         states, labels = torch.stack(self.states(passed)), passed.batch.get("labels")
-        if labels is None or labels.is_floating_point() or self.has_no_labels(passed):
+        encodes = isinstance(passed.model, TranslationModel) and not self.decodes  # the labels are the decoder's
+        if labels is None or labels.is_floating_point() or encodes:
             labels = None
         if labels is not None and labels.shape == states.shape[1:3]:
             labels = shifted(labels) if isinstance(passed.model, CausalModel) else labels
@@ -190,10 +191,6 @@ class Information(LayerStates):
                 f'the probe "information" compares examples, and there is {x.shape[1]}: use a larger train.probe_batch'
             )
         return Samples(standardised(x), labels)
-
-    def has_no_labels(self, passed: Pass) -> bool:
-        """Whether the labels belong to another stack: the decoder's, and this is the encoder."""
-        return isinstance(passed.model, TranslationModel) and not self.decodes
 
 
 def standardised(x: Tensor) -> Tensor:
@@ -218,11 +215,6 @@ def coarse(labels: Tensor) -> Tensor:
     return torch.where(torch.isin(labels, common), labels, -1)
 
 
-def repeated(labels: Tensor) -> Tensor:
-    """Which samples share their label with another one."""
-    return (labels[:, None] == labels).sum(-1) > 1
-
-
 def input_estimates(t: Tensor) -> Iterator[tuple[str, Estimate]]:
     """Those of I(X; T + sigma Z) for samples [.., N, k]."""
     for sigma in SIGMAS:
@@ -234,7 +226,7 @@ def input_estimates(t: Tensor) -> Iterator[tuple[str, Estimate]]:
 
 def label_estimates(t: Tensor, labels: Tensor | None) -> Iterator[tuple[str, Estimate]]:
     """Those of I(Y; T) for samples [.., N, k] with labels [N]; none if no two share a label."""
-    if labels is None or int((used := repeated(labels)).sum()) < 2:
+    if labels is None or int((used := (labels[:, None] == labels).sum(-1) > 1).sum()) < 2:
         return
     t, labels = t[..., used, :], labels[used]
     yield "I(Y;T) neighbours", neighbour_label_information(t, labels)

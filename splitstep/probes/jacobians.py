@@ -35,19 +35,14 @@ def lyapunov_spectrum(jacobians: Iterable[Tensor], time: float, count: int | Non
     for one in jacobians:
         j = one.detach().double().cpu()
         if logs is None:
-            q = orthogonal_start(len(j), count or len(j), seed)
+            shape, generator = (len(j), count or len(j)), torch.Generator().manual_seed(seed)
+            q = torch.linalg.qr(torch.randn(shape, generator=generator, dtype=torch.float64)).Q
             logs = torch.zeros(q.shape[1], dtype=torch.float64)
         q, r = torch.linalg.qr(j @ q)
         logs = logs + r.diagonal().abs().log()
     if logs is None:
         raise ValueError("lyapunov_spectrum got no Jacobians: give at least one, in the order in which they act.")
     return logs.sort(descending=True).values / time
-
-
-def orthogonal_start(n: int, count: int, seed: int) -> Tensor:
-    """Random orthonormal columns [n, count]."""
-    drawn = torch.randn(n, count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return torch.linalg.qr(drawn).Q
 
 
 class Linearised(NamedTuple):

@@ -1,6 +1,7 @@
 """What the model would say if it ended earlier."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from itertools import chain
 from typing import Any, cast, final
 
 import torch
@@ -26,11 +27,11 @@ class LogitLens(LayerStates):
     def figures(self, passed: Pass) -> Figures:
         head = passed.head
         with torch.no_grad():
-            if head is None or not leads_to_output(head, passed):
+            if head is None or not is_output(last := head(passed.x.detach()[:TEXTS]), passed):
                 return {}
-            final_logs = logs_of(head(passed.x.detach()[:TEXTS]))
-            words = next_tokens(passed)
-            rows = [compared(logs_of(head(x[:TEXTS])), final_logs, words) for x in self.states(passed)]
+            final_logs, words = logs_of(last), next_tokens(passed)
+            logs = chain((logs_of(head(x[:TEXTS])) for x in self.states(passed)[:-1]), [final_logs])
+            rows = [torch.stack([*map(token_figures, one, final_logs, words)]) for one in logs]
         out: dict[str, tuple[float, ...]] = {}
         for i, name in enumerate(("agreement", "divergence", "entropy", "loss")[: rows[0].shape[-1]]):
             texts = [texts_of(row[..., i], passed.real, TEXTS) for row in rows]
@@ -38,14 +39,14 @@ class LogitLens(LayerStates):
         return out
 
 
-def next_tokens(passed: Pass) -> Tensor | None:
-    """The token after each token [n, T], -1 where there is none; None if the stack's states are not those of tokens
-    that the model reads."""
+def next_tokens(passed: Pass) -> Sequence[Tensor | None]:
+    """The token after each token [T] of each text, -1 where there is none; None if the stack's states are not those of
+    tokens that the model reads."""
     ids, model = passed.batch.get("input_ids"), cast(Any, passed.model)
     if ids is None or model.config.is_encoder_decoder or ids.shape != passed.x.shape[:2]:
-        return None
+        return [None] * len(passed.x[:TEXTS])
     words = ids if passed.real is None else ids.masked_fill(~passed.real, -1)
-    return pad(words[:TEXTS, 1:], (0, 1), value=-1).to(passed.x.device)
+    return pad(words[:TEXTS, 1:], (0, 1), value=-1).to(passed.x.device).unbind()
 
 
 def logs_of(logits: Tensor) -> Tensor:
@@ -53,28 +54,20 @@ def logs_of(logits: Tensor) -> Tensor:
     return logits.log_softmax(-1, dtype=torch.promote_types(logits.dtype, torch.float32))
 
 
-def compared(logs: Tensor, final_logs: Tensor, words: Tensor | None) -> Tensor:
-    """Agreement, divergence and entropy of each token and, of words that follow, the loss, [B, T, 3 or 4]."""
-    texts = [token_figures(*pair) for pair in zip(logs, final_logs, strict=True)]  # one by one: they take much memory
-    return torch.stack(texts if words is None else [*map(with_loss, texts, logs, words)])
-
-
-def with_loss(figures: Tensor, logs: Tensor, words: Tensor) -> Tensor:
-    """Figures of the tokens of a text and -log p(next token), not a number for the last one."""
-    loss = -logs.gather(-1, words.clamp(min=0)[:, None])
-    return torch.cat((figures, loss.double().masked_fill(words[:, None] < 0, torch.nan)), -1)
-
-
-def token_figures(logs: Tensor, final_logs: Tensor) -> Tensor:
-    same = logs.argmax(-1) == final_logs.argmax(-1)
+def token_figures(logs: Tensor, final_logs: Tensor, words: Tensor | None) -> Tensor:
+    """Agreement, divergence and entropy of each token of a text, since all texts take much memory, and, of words that
+    follow, the loss, [T, 3 or 4]; that of the last token is not a number."""
     divergence = (final_logs.exp() * (final_logs - logs)).sum(-1)
-    return torch.stack((same.double(), divergence.double(), -(logs.exp() * logs).sum(-1).double()), -1)
+    found = [logs.argmax(-1) == final_logs.argmax(-1), divergence, -(logs.exp() * logs).sum(-1)]
+    if words is not None:
+        found.append((-logs.gather(-1, words.clamp(min=0)[:, None])[:, 0]).masked_fill(words < 0, torch.nan))
+    return torch.stack([one.double() for one in found], -1)
 
 
-def leads_to_output(head: Callable[[Tensor], Tensor], passed: Pass) -> bool:
-    """Whether the head of the last state gives the model's own logits."""
+def is_output(again: Tensor, passed: Pass) -> bool:
+    """Whether what the head makes of the last state are the model's own logits."""
     logits = passed.output if isinstance(passed.output, Tensor) else passed.output.get("logits")
-    if logits is None:
+    own = None if logits is None else logits[:TEXTS]
+    if own is None or again.shape != own.shape:
         return False
-    again, own = head(passed.x.detach()[:TEXTS]), logits[:TEXTS]
-    return again.shape == own.shape and bool((again - own).abs().max() <= SAME * own.abs().max())
+    return bool((again - own).abs().max() <= SAME * own.abs().max())

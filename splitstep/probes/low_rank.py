@@ -44,7 +44,7 @@ def leading_singular(
             break  # the basis is everything
         basis, images = torch.cat((basis, v)), torch.cat((images, jvp(v.to(like)).double()))
         after = singular_from_gram(images)[:count]
-        if settled(before, after):
+        if bool(((after - before).abs() <= SETTLED * after).all()):
             break
         before = after
     if not bool(images.isfinite().all()):
@@ -67,11 +67,6 @@ def singular_from_gram(rows: Tensor) -> Tensor:
     if not bool(gram.isfinite().all()):
         return torch.full_like(gram[0], torch.nan)
     return torch.linalg.eigvalsh(gram).flip(-1).clamp(min=0).sqrt()
-
-
-def settled(before: Tensor, after: Tensor) -> bool:
-    """Whether no value has changed by more than 1/100."""
-    return bool(((after - before).abs() <= SETTLED * after).all())
 
 
 def orthonormal(rows: Tensor) -> Tensor:

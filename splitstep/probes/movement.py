@@ -78,16 +78,13 @@ class Trajectory(LayerStates):
 
     def figures(self, passed: Pass) -> Figures:
         h = passed.stack.step
-        texts = [torch.stack(one) for one in zip(*self.by_text(passed), strict=True)]  # [L + 1, n, width] each
+        rows = [texts_of(x, passed.real, TEXTS) for x in self.states(passed)]
+        texts = [torch.stack(one) for one in zip(*rows, strict=True)]  # [L + 1, n, width] each
         found = [trajectory(x, h) for x in texts]
         out: dict[str, tuple[float, ...]] = {}
         for name in found[0]:
             out |= over_texts(name, torch.stack([one[name].mean(-1) for one in found], -1))
         return out
-
-    def by_text(self, passed: Pass) -> list[list[Tensor]]:
-        """The real tokens of each text, layer by layer."""
-        return [texts_of(x, passed.real, TEXTS) for x in self.states(passed)]
 
 
 def trajectory(x: Tensor, h: float) -> dict[str, Tensor]:

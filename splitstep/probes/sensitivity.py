@@ -4,10 +4,9 @@ from typing import Any, final
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map
 
-from ..fields import Context
 from ..integrate import Event, State, integrate
+from .layer_maps import quiet
 from .probe import Figures, Pass, Probe, numbers, rows_of, wide
 
 EXAMPLES, DIRECTIONS, SEED = 8, 4, 15
@@ -37,20 +36,12 @@ class Sensitivity(Probe):
         stack, start = passed.stack, self.begun.before.detach()[:EXAMPLES]
         real = None if passed.real is None else passed.real[:EXAMPLES]
         with torch.no_grad(), torch.autocast(start.device.type, enabled=False):
-            found = exponents(stack, start, repeated(self.begun.context, len(passed.x), start), real)
+            context, copies = quiet(self.begun.context, start), [*range(len(start))] * (1 + DIRECTIONS)
+            found = exponents(stack, start, rows_of(context, len(passed.x), copies), real)
         growth = found.unflatten(0, (-1, stack.substeps)).sum(1)
         time = stack.step * len(stack.layers)
         *layers, total = numbers(torch.cat((growth, growth.sum(0, keepdim=True) / time)))
         return {"growth": tuple(layers), "exponent": (total,)}
-
-
-def repeated(context: Any, batch: int, x: Tensor) -> Any:
-    """The context of the first examples, once for them and once for each direction, in the type of x and without
-    dropout."""
-
-    quiet = context._replace(seed=None, record=None) if isinstance(context, Context) else context
-    cast = tree_map(lambda one: one.to(x.dtype) if isinstance(one, Tensor) and one.is_floating_point() else one, quiet)
-    return rows_of(cast, batch, [*range(len(x))] * (1 + DIRECTIONS))
 
 
 def exponents(stack: Any, x: Tensor, context: Any, real: Tensor | None) -> Tensor:

@@ -174,12 +174,8 @@ def compare_attention(p: Tensor, q: Tensor, real: Tensor | None = None) -> dict[
     queries that are not padding, `real` [n, T]: [layers, heads]."""
     if p.shape != q.shape:
         raise ValueError(f"attention weights of shapes {list(p.shape)} and {list(q.shape)} cannot be compared")
-    return {name: over_queries(f(p, q), real) for name, f in COMPARISONS.items()}
-
-
-def over_queries(values: Tensor, real: Tensor | None) -> Tensor:
-    """The mean of [layers, n, heads, T] over examples and queries."""
+    found = {name: f(p, q) for name, f in COMPARISONS.items()}  # [layers, n, heads, T]
     if real is None:
-        return values.mean((1, 3))
+        return {name: one.mean((1, 3)) for name, one in found.items()}
     weight = real[:, None, :]
-    return torch.where(weight, values, 0).sum((1, 3)) / weight.sum()
+    return {name: torch.where(weight, one, 0).sum((1, 3)) / weight.sum() for name, one in found.items()}

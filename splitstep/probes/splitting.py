@@ -53,14 +53,13 @@ def shares(scheme: Scheme) -> dict[str, float]:
     return found
 
 
-def summed(scheme: Scheme, step: Step) -> dict[str, Field]:
-    """The sum of a step's fields as one field."""
-    terms = [(share, step.fields[name]) for name, share in shares(scheme).items()]
+def added_up(terms: Sequence[tuple[float, Field]]) -> Field:
+    """The sum of fields times factors as one field."""
 
-    def total(t: Any, x: Tensor, context: Any) -> Tensor:
-        return sum((share * field(t, x, context) for share, field in terms), torch.zeros_like(x))
+    def field(t: Any, x: Tensor, context: Any) -> Tensor:
+        return sum((share * one(t, x, context) for share, one in terms), torch.zeros_like(x))
 
-    return {"F": total}
+    return field
 
 
 def size(x: Tensor, real: Tensor | None) -> float:
@@ -79,7 +78,7 @@ def reference_of(
 ) -> Reference:
     """The exact flow of the sum of the fields over a step: rk4 with sub-steps that are halved until nothing changes by
     more than `exact`, or there are `most`."""
-    whole = [step._replace(fields=summed(scheme, step))]
+    whole = [step._replace(fields={"F": added_up([(w, step.fields[name]) for name, w in shares(scheme).items()])})]
     n, y = FIRST, integrate(SUM, refine(whole, FIRST), x, context)
     while True:
         n, before = 2 * n, y

@@ -1,15 +1,43 @@
-"""Records of inspections with figures that are typed in, for tests of what is said about them."""
+"""Models after a pass, and records of inspections with figures that are typed in."""
 
 from typing import Any
 
 import torch
+import transformers as hf
+from pretrained_folders import POSITIONS, WORDS
 from torch import Tensor
 
+from splitstep.opening import load
 from splitstep.probes.watching import watch_texts
-from splitstep.studies.inspect.cuts import Passed
+from splitstep.studies.inspect.cuts import Passed, passed
+from splitstep.studies.inspect.judge import Judge
 from splitstep.studies.inspect.own_probes import Sizes
 from splitstep.studies.inspect.result import Along, Inspection, ModelFindings, Series
 from splitstep.support.provenance import Provenance, made_by_study
+
+IDS = torch.randint(2, WORDS, (3, 9), generator=torch.Generator().manual_seed(1))
+
+
+def bart(layers: int = 3) -> Any:
+    torch.manual_seed(0)
+    return hf.BartForConditionalGeneration(hf.BartConfig(
+        vocab_size=WORDS, d_model=16, encoder_layers=layers, decoder_layers=layers, encoder_attention_heads=4,
+        decoder_attention_heads=4, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=POSITIONS,
+        init_std=0.3, pad_token_id=0, bos_token_id=1, eos_token_id=1, decoder_start_token_id=1,
+    )).eval()  # fmt: skip
+
+
+def whole(model: Any, given: dict[str, Any] | None = None) -> Passed:
+    """A model after a pass."""
+    given = {"input_ids": IDS} if given is None else given
+    flow = load(model.eval(), {name: x for name, x in given.items() if name != "labels"})
+    return passed(flow, Judge.of(flow, given), given)
+
+
+@torch.no_grad()
+def text_losses(model: Any, ids: Tensor = IDS) -> list[float]:
+    """By Hugging Face, one text after the other."""
+    return [float(model(input_ids=row[None], labels=row[None], use_cache=False).loss) for row in ids]
 
 
 def findings(layers: int = 4, width: int = 100, **more: Any) -> ModelFindings:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-import transformers as hf
+from inspections import IDS, bart, text_losses, whole
 from pretrained_folders import WORDS, bert, llama
 from tiny import inputs, labels, tiny
 from torch import Tensor
@@ -23,26 +23,9 @@ from splitstep.studies.inspect.compare_models import (
     swapped,
     turn,
 )
-from splitstep.studies.inspect.cuts import Passed, passed
-from splitstep.studies.inspect.judge import Judge
+from splitstep.studies.inspect.cuts import Passed
 
-IDS = torch.randint(2, WORDS, (3, 9), generator=torch.Generator().manual_seed(1))
 PADDED = {"input_ids": IDS, "attention_mask": (torch.arange(9) < torch.tensor([[9], [6], [8]])).long()}
-
-
-def bart(seed: int = 0) -> Any:
-    torch.manual_seed(seed)
-    return hf.BartForConditionalGeneration(hf.BartConfig(
-        vocab_size=WORDS, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=32,
-        init_std=0.3, pad_token_id=0, bos_token_id=1, eos_token_id=1, decoder_start_token_id=1,
-    )).eval()  # fmt: skip
-
-
-def whole(model: Any, given: dict[str, Any] | None = None) -> Passed:
-    given = {"input_ids": IDS} if given is None else given
-    flow = load(model.eval(), {name: x for name, x in given.items() if name != "labels"})
-    return passed(flow, Judge.of(flow, given), given)
 
 
 def own(kind: str, scheme: str = "lie") -> tuple[Any, dict[str, Any]]:
@@ -66,7 +49,7 @@ MODELS: dict[str, Any] = {
     "llama": lambda: (llama(3), {"input_ids": IDS}),
     "padded llama": lambda: (llama(3), PADDED),
     "bert": lambda: (bert(), PADDED),
-    "bart": lambda: (bart(), {"input_ids": IDS, "decoder_input_ids": IDS.flip(1)}),
+    "bart": lambda: (bart(2), {"input_ids": IDS, "decoder_input_ids": IDS.flip(1)}),
     "our own causal": lambda: own("causal", "macaron"),
     "our own reversible": lambda: own("causal", "reversible"),
     "our own classifier": lambda: own("sequence"),
@@ -171,12 +154,6 @@ def test_kl_of_our_own_models_is_that_of_their_logits(kind: str, scheme: str) ->
         real = given["attention_mask"].bool()
         expected = torch.stack([row[mask].mean() for row, mask in zip(expected, real, strict=True)])
     assert found == pytest.approx(expected.tolist(), rel=1e-4)
-
-
-@torch.no_grad()
-def text_losses(model: Any, ids: Tensor = IDS) -> list[float]:
-    """By Hugging Face, one text after the other."""
-    return [float(model(input_ids=row[None], labels=row[None], use_cache=False).loss) for row in ids]
 
 
 def copied(model: Any, other: Any, layer: int) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
+from inspections import IDS, bart, text_losses, whole
 from pretrained_folders import POSITIONS, WORDS, bert, llama, saved
 from tiny import inputs, labels, tiny, tokens
 from torch import Tensor, nn
@@ -33,7 +34,6 @@ from splitstep.studies.inspect.cuts import (
 )
 from splitstep.studies.inspect.judge import Judge
 
-IDS = torch.randint(2, WORDS, (3, 9), generator=torch.Generator().manual_seed(1))
 CUTS = [(0,), (1,), (3,), (1, 2), (0, 3), (0, 1, 2)]
 
 
@@ -56,15 +56,6 @@ def windows() -> Any:
     )).eval()  # fmt: skip
 
 
-def bart() -> Any:
-    torch.manual_seed(0)
-    return hf.BartForConditionalGeneration(hf.BartConfig(
-        vocab_size=WORDS, d_model=16, encoder_layers=3, decoder_layers=3, encoder_attention_heads=4,
-        decoder_attention_heads=4, encoder_ffn_dim=24, decoder_ffn_dim=24, max_position_embeddings=POSITIONS,
-        init_std=0.3, pad_token_id=0, bos_token_id=1, eos_token_id=1, decoder_start_token_id=1,
-    )).eval()  # fmt: skip
-
-
 def mixtral() -> Any:
     """Each token chooses two of four experts by its state."""
     torch.manual_seed(0)
@@ -72,17 +63,6 @@ def mixtral() -> Any:
         vocab_size=WORDS, hidden_size=16, intermediate_size=24, num_hidden_layers=4, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=POSITIONS, initializer_range=0.3, num_local_experts=4,
     )).eval()  # fmt: skip
-
-
-def whole(model: Any, given: dict[str, Any]) -> Passed:
-    flow = load(model, given)
-    return passed(flow, Judge.of(flow, given), given)
-
-
-def text_losses(model: Any, ids: Tensor = IDS) -> list[float]:
-    """By Hugging Face, one text after the other."""
-    with torch.no_grad():
-        return [float(model(input_ids=row[None], labels=row[None], use_cache=False).loss) for row in ids]
 
 
 def differences(one: Collection[float], other: Collection[float]) -> list[float]:
@@ -96,7 +76,7 @@ def differences(one: Collection[float], other: Collection[float]) -> list[float]
 def test_a_cut_costs_what_the_model_without_these_modules_loses(
     make: Callable[[], Any], home: str, gone: tuple[int, ...]
 ) -> None:
-    one, model = whole(make(), {"input_ids": IDS}), make().eval()
+    one, model = whole(make()), make().eval()
     own, layers = text_losses(model), model.get_submodule(home)
     assert one.losses == pytest.approx(own, abs=1e-5)
     for layer in reversed(gone):
@@ -106,23 +86,10 @@ def test_a_cut_costs_what_the_model_without_these_modules_loses(
     assert left_out(without(one, gone[:1]), gone[1:]) == pytest.approx(wanted, abs=1e-5)
 
 
-def test_an_encoder_loses_shares_of_its_output() -> None:
-    model = bert().eval()
-    one = whole(model, {"input_ids": IDS})
-    found = left_out(one, [1])
-    with torch.no_grad():
-        before = model(input_ids=IDS).last_hidden_state
-        del model.encoder.layer[1]
-        after = model(input_ids=IDS).last_hidden_state
-    wanted = [float((a - b).norm() / b.norm()) for a, b in zip(after, before, strict=True)]
-    assert one.losses is None
-    assert found == pytest.approx(wanted, rel=1e-5)
-
-
 @pytest.mark.parametrize(("letter", "part"), [("A", "self_attn.o_proj"), ("F", "mlp.down_proj")])
 def test_a_half_step_left_out_is_a_module_that_returns_zero(letter: str, part: str) -> None:
     model = llama().eval()
-    one, own = whole(model, {"input_ids": IDS}), text_losses(model)
+    one, own = whole(model), text_losses(model)
     nn.init.zeros_(model.model.layers[2].get_submodule(part).weight)
     assert half_left_out(one, 2, letter) == pytest.approx(differences(text_losses(model), own), abs=1e-5)
 
@@ -178,25 +145,18 @@ class Still(nn.Module):
 
 def test_an_unknown_letter_names_those_that_are_there() -> None:
     with pytest.raises(ValueError, match="there is no field C in A F: leave out one of A, F"):
-        half_left_out(whole(llama(), {"input_ids": IDS}), 0, "C")
+        half_left_out(whole(llama()), 0, "C")
 
 
 def test_a_layer_that_does_nothing_costs_exactly_nothing() -> None:
     model = llama()
     for part in ("self_attn.o_proj", "mlp.down_proj"):
         nn.init.zeros_(model.model.layers[2].get_submodule(part).weight)
-    one = whole(model, {"input_ids": IDS})
+    one = whole(model)
     assert left_out(one, [2]) == [0.0] * 3
     assert left_out(one, []) == [0.0] * 3
     assert left_out(one, [1, 2]) == left_out(one, [1])
     assert half_left_out(one, 2, "A") == [0.0] * 3
-
-
-def test_a_batch_costs_what_each_text_alone_costs() -> None:
-    model = gpt2()
-    one = whole(model, {"input_ids": IDS})
-    alone = [whole(model, {"input_ids": row[None]}) for row in IDS]
-    assert left_out(one, [0, 2]) == pytest.approx([left_out(row, [0, 2])[0] for row in alone], abs=1e-5)
 
 
 class Line(Flow):
@@ -261,7 +221,7 @@ def test_greedy_takes_what_is_best_beside_the_layers_that_are_gone() -> None:
 
 def test_greedy_is_brute_force_step_by_step() -> None:
     model = llama(layers=6)
-    one = whole(model, {"input_ids": IDS})
+    one = whole(model)
     cost = Cuts([one])
     steps = list(greedy_list(cost, {layer: tuple(left_out(one, [layer])) for layer in range(6)}, 3, among=6))
     gone: list[int] = []
@@ -359,7 +319,7 @@ def test_a_saved_model_that_computes_something_else_is_refused(tmp_path: Path) -
     model = gpt2()
     model.config.scale_attn_by_inverse_layer_idx = True
     opened = open_model(saved(tmp_path / "scaled", hf.GPT2LMHeadModel(model.config)))
-    one = whole(opened.model, {"input_ids": IDS})
+    one = whole(opened.model)
     with pytest.raises(ValueError, match="without layers 1 does not give what the cut gave"):
         save_without(opened, one, [1], tmp_path / "cut")
     save_without(opened, one, [3], tmp_path / "cut")  # the last one: no other layer moves

@@ -18,9 +18,8 @@ from splitstep.report.document import Beside, Document, Evidence, Heading, Table
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.glue.document import Pairs, clause, headline, pairs_of
 from splitstep.studies.glue.result import LOSS, MEAN, SETTLE, GlueResult
-from splitstep.studies.inspect.evidence import Evidence as Measured
-from splitstep.studies.inspect.evidence import Health
-from splitstep.studies.inspect.result import Skipped
+from splitstep.studies.inspect.result import Evidence as Measured
+from splitstep.studies.inspect.result import Health, Skipped
 
 RESULTS = Path(__file__).parents[2] / "results"
 STORED = (

@@ -87,13 +87,6 @@ def test_the_null_model_has_the_architectures_own_initialisation(found: Inspecti
     assert {(one.probe, one.name) for one in null.series} == {(one.probe, one.name) for one in found.model.series}
 
 
-def test_it_is_the_same_again(folder: Path, found: Inspection) -> None:
-    again = inspection(str(folder), Wish(SHORT, Plan(("trajectory", "jacobian"), 3)))
-    for one, other in zip(again.models, found.models, strict=True):
-        assert (one.losses, one.skipped, one.paths) == (other.losses, other.skipped, other.paths)
-        assert all(find == other.find(find.probe, find.name) for find in one.series)
-
-
 def test_the_document_is_read_back_and_drawn_again(found: Inspection, tmp_path: Path) -> None:
     document = json.loads(json.dumps(found.json(), allow_nan=False))
     back = STUDIES["inspect"].read(document, "there")

@@ -6,15 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from inspections import findings, inspected, series, shares_of
+from inspections import findings, inspected, series, whole
 from pretrained_folders import bert, llama, tokenizer
 from scipy import stats
 from tiny import inputs, labels, tiny
 
-from splitstep.opening import load
-from splitstep.studies.inspect.cuts import passed
-from splitstep.studies.inspect.evidence import Coordinate, CutList, Evidence, Health, Held, Swapped
-from splitstep.studies.inspect.judge import Judge
 from splitstep.studies.inspect.measures import (
     bits_per_byte,
     health,
@@ -25,7 +21,7 @@ from splitstep.studies.inspect.measures import (
     token_means,
     uniform_guess,
 )
-from splitstep.studies.inspect.result import ModelFindings, Skipped
+from splitstep.studies.inspect.result import Coordinate, CutList, Evidence, Health, Held, ModelFindings, Skipped
 from splitstep.studies.inspect.sentences import SECTIONS, differences, sentences
 from splitstep.studies.inspect.spelling import PLAIN
 
@@ -219,31 +215,20 @@ def test_where_answers_form_is_compared_by_shares_of_the_depth() -> None:
     assert found["the share of the depth at which the answer forms"] == (PLAIN, 0.5)
 
 
-def test_a_model_does_not_differ_from_itself() -> None:
-    same = model(series=attention([0.5, 0.5]), skipped=(Skipped(0, around(0.3)),))
-    apart = Evidence(WELL, swapped=(Swapped(0, (0.0,) * 4),), divergence=(0.0,) * 4)
-    found = findings(losses=LOSSES, series=same.series, skipped=same.skipped, evidence=apart)
-    assert why_not("against", found, same).startswith("no figure differs of those that both have: the loss, attention")
-
-
-def seen(flow: Any, given: Any) -> Any:
-    return passed(flow, Judge.of(flow, given), given)
-
-
 @pytest.fixture(scope="module")
 def read() -> Any:
     """A tiny Llama after a pass of two texts of one length."""
     ids = torch.arange(10, 34).view(2, 12) * 7 % 300
-    return seen(load(llama()), {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+    return whole(llama(), {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
 
 
 def test_a_uniform_guess_is_the_logarithm_of_the_number_of_choices(read: Any) -> None:
     assert uniform_guess(read) == pytest.approx(math.log(300))
-    assert uniform_guess(seen(load(bert()), read.inputs)) is None
+    assert uniform_guess(whole(bert(), read.inputs)) is None
     for kind, wanted in (("sequence", 3), ("image", 3), ("masked", 29), ("vectors", None), ("translation", 29)):
         given = {**inputs(kind), "labels": labels(kind)}
         given.pop("decoder_input_ids", None)
-        assert uniform_guess(seen(load(tiny(kind)), given)) == (wanted and pytest.approx(math.log(wanted)))
+        assert uniform_guess(whole(tiny(kind), given)) == (wanted and pytest.approx(math.log(wanted)))
 
 
 def test_bits_per_byte_are_all_bits_over_the_bytes_that_were_predicted(read: Any) -> None:
@@ -262,11 +247,11 @@ def test_bits_per_byte_are_all_bits_over_the_bytes_that_were_predicted(read: Any
 def test_bits_per_byte_of_the_end_of_a_text_are_of_the_tokens_that_have_labels() -> None:
     given = {"input_ids": inputs("causal")["input_ids"]}
     given["labels"] = torch.cat((torch.full((3, 4), -100), given["input_ids"][:, 4:]), 1)
-    one = seen(load(tiny("causal")), given)
+    one = whole(tiny("causal"), given)
     wanted = [loss * 3 / math.log(2) / 5 for loss in one.losses]
     assert bits_per_byte(one, [5, 5, 5]) == pytest.approx(wanted)
     given["labels"][:, 5] = -100  # a gap
-    assert bits_per_byte(seen(load(tiny("causal")), given), [5, 5, 5]) == ()
+    assert bits_per_byte(whole(tiny("causal"), given), [5, 5, 5]) == ()
 
 
 def test_holding_a_coordinate_is_writing_it_before_every_layer(read: Any) -> None:
@@ -292,18 +277,9 @@ def test_holding_a_coordinate_is_writing_it_before_every_layer(read: Any) -> Non
     assert next(iter(held_costs([read], [3]))).changes == pytest.approx(wanted, abs=1e-5)
 
 
-def test_shares_are_means_over_tokens_with_and_without_the_first(read: Any) -> None:
-    found = shares_of(read)
-    for i, state in ((0, 0), (1, 3)):
-        x = read.starts[state][i].double()
-        each = x.square() / x.square().sum(-1, keepdim=True)
-        torch.testing.assert_close(found[i, 0, state], each.mean(0))
-        torch.testing.assert_close(found[i, 1, state], each[1:].mean(0))
-
-
 def test_the_lens_of_a_task_with_labels_is_its_loss_after_each_state() -> None:
     net, given = tiny("sequence"), {**inputs("sequence"), "labels": labels("sequence")}
-    one = seen(load(net), given)
+    one = whole(net, given)
     found = lens_losses(one)
     assert [row[-1] for row in found] == pytest.approx(one.losses)
     assert len(found) == 3

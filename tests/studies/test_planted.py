@@ -28,7 +28,6 @@ from splitstep.opening import load
 from splitstep.report.drawing import document_to_page
 from splitstep.studies.inspect.compare_models import divergence, swapped
 from splitstep.studies.inspect.cuts import Cuts, Passed, cut_list, greedy_list, joint_costs, left_out, passed
-from splitstep.studies.inspect.evidence import Evidence, Swapped
 from splitstep.studies.inspect.judge import Judge
 from splitstep.studies.inspect.measures import (
     coordinates,
@@ -37,7 +36,7 @@ from splitstep.studies.inspect.measures import (
     lens_losses,
     whole_health,
 )
-from splitstep.studies.inspect.result import ModelFindings, Skipped
+from splitstep.studies.inspect.result import Evidence, ModelFindings, Skipped
 from splitstep.studies.inspect.sentences import differences, sentences
 from splitstep.studies.inspect.sources import TextChoice
 from splitstep.studies.inspect.study import Wish, inspection
@@ -275,7 +274,7 @@ def test_two_models_that_differ_in_one_layer(layer: int | None) -> None:
         with torch.no_grad():
             teach(model, layer, answers[layer], 2)
     other = seen(model)
-    found = tuple(Swapped(k, tuple(swapped(one, other, k))) for k in range(5))
+    found = tuple(Skipped(k, tuple(swapped(one, other, k))) for k in range(5))
     apart, why = divergence(one, other)
     own = loss_by_hand(ids, range(V))
     for k, changes in found:

@@ -1,6 +1,6 @@
 """The charts of an inspection: which figures share one, with their equations and how they are read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from ...report import charts as kinds
 from ...report.charts import Axis, ComplexPlane, Explained, HeatMap, Line, LineChart
 from ...report.document import Evidence, Part, in_pairs
 from ...report.moving import visible
-from .result import Inspection, Series
+from .result import Half, Inspection, Series, Skipped
 
 OTHERS, MOST = "Other probes", 8  # charts of probes that this page does not know
 SHOWN = 32  # tokens of a heat map
@@ -198,14 +198,11 @@ def particle_charts(result: Inspection) -> Iterator[Explained]:
 
 def cut_charts(result: Inspection) -> Iterator[Explained]:
     """What each layer costs when it is left out, and what each of its fields costs."""
-    model = result.model
-    alone = [Line(model.label, *costs([(one.layer, one.changes) for one in model.skipped]))] if model.skipped else []
-    letters = dict.fromkeys(one.letter for one in model.evidence.halves)
-    halves = [
-        Line(letter, *costs([(one.layer, one.changes) for one in model.evidence.halves if one.letter == letter]))
-        for letter in letters
-    ]
-    if alone:
+    model, halves = result.model, dict[str, list[Cut]]()
+    for one in model.evidence.halves:
+        halves.setdefault(one.letter, []).append(one)
+    if model.skipped:
+        alone = {model.label: model.skipped}
         yield cut_chart(result, "A layer left out", alone, "Each layer is really left out, one at a time", "skipped")
     if halves:
         yield cut_chart(result, "A field left out", halves, "One field of a layer does nothing", "halves")
@@ -213,28 +210,26 @@ def cut_charts(result: Inspection) -> Iterator[Explained]:
 
 def swap_chart(result: Inspection) -> Iterator[Explained]:
     """What each layer of the other model changes inside this one."""
-    if swapped := [(one.layer, one.changes) for one in result.model.evidence.swapped]:
-        lines = [Line(result.model.label, *costs(swapped))]
+    if swapped := result.model.evidence.swapped:
+        lines = {result.model.label: swapped}
         yield cut_chart(result, "A layer of the other model", lines, "Each layer is replaced, one at a time", "swapped")
 
 
-Costs = tuple[list[float], list[float], list[float], list[float]]
+Cut = Skipped | Half
 
 
-def costs(rows: Sequence[tuple[int, Sequence[float]]]) -> Costs:
-    """Layers with the mean, the least and the greatest of what leaving something out costs."""
-    every = [changes for _, changes in rows]
-    return [float(layer) for layer, _ in rows], list(map(fmean, every)), list(map(min, every)), list(map(max, every))
-
-
-def cut_chart(result: Inspection, title: str, lines: Sequence[Line], reading: str, name: str) -> Explained:
-    model = result.model
-    unit = "loss, nats" if model.losses else "output, relative"
+def cut_chart(result: Inspection, title: str, cuts: Mapping[str, Sequence[Cut]], reading: str, name: str) -> Explained:
+    """Lines of layers with the mean, the least and the greatest of what cuts cost."""
+    nats, lines = bool(result.model.losses), list[Line]()
+    for label, rows in cuts.items():
+        ways = (fmean, min, max)
+        lines.append(Line(label, [float(x.layer) for x in rows], *([way(x.changes) for x in rows] for way in ways)))
+    unit = "loss, nats" if nats else "output, relative"
     chart = LineChart(
         f"{title}: change of the {unit}", Axis("layer", "{:g}", apart=1.0), Axis("change", "{:.3g}"), lines,
         "mean over texts, band: from the least to the greatest", 0.0, name=f"chart-{name}",
     )  # fmt: skip
-    equation = "loss(without l) - loss" if model.losses else "|y(without l) - y| / |y|"
+    equation = "loss(without l) - loss" if nats else "|y(without l) - y| / |y|"
     return Explained(chart, equation, f"{reading}.", f"{name}.csv")
 
 

@@ -18,6 +18,7 @@ from .cuts import Passed, changes_at, states_from
 from .measures import real_of, states_of_texts, uniform_guess
 from .own_probes import directions
 
+OTHER_TOKENS = "the tokenizers make other tokens of these texts: nothing applies that is by token"
 LAYERWISE = "increments, CKA and layers of one inside the other do not apply"
 NO_KL = "KL of predictions does not apply"
 FEWEST = 4  # tokens of which CKA says something
@@ -38,7 +39,7 @@ def tokens_apart(one: Passed, other: Passed) -> str:
     names = {x.flow.model.main_input_name for x in (one, other)} | {"decoder_input_ids"}
     pairs = [(one.inputs.get(str(name)), other.inputs.get(str(name))) for name in names]
     alike = all(a is b or (a is not None and b is not None and torch.equal(a, b)) for a, b in pairs)
-    return "" if alike else "the tokenizers make other tokens of these texts: nothing applies that is by token"
+    return "" if alike else OTHER_TOKENS
 
 
 def layers_beside(one: Passed, other: Passed) -> list[dict[str, tuple[float, ...]]]:

@@ -4,6 +4,7 @@ A batch is passed once, and the states before each layer are kept: leaving out l
 A cost is a function of the layers that are gone already and of one more, so whoever calls may keep each and continue.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -23,8 +24,8 @@ from ...probes.layer_maps import Rest, at_hand
 from ...scheme import Scheme
 from ...support.files import whole_folder
 from ...support.words import listed
-from .evidence import CutList, Figures
 from .judge import Judge, relative
+from .result import CutList, Figures
 
 SAME = 1e-4  # by how much of it the output of a saved model may differ from that of the cut
 CHEAPEST = 8  # layers among which a greedy list chooses: on SmolLM2 they give the list that all 28 give
@@ -35,7 +36,8 @@ Cost = Callable[[tuple[int, ...], int], Figures]
 
 class Passed(NamedTuple):
     """A batch of texts that has passed a model: the states before each layer and, the last one, after all of them; what
-    the model returned and its losses. `gone` are layers that were left out; output and losses are of the whole model.
+    the model returned and its losses; and how long its layers and its head took. `gone` are layers that were left out;
+    output and losses are of the whole model.
     """
 
     flow: Flow
@@ -45,6 +47,7 @@ class Passed(NamedTuple):
     starts: list[State]  # L + 1
     output: Tensor
     losses: list[float] | None
+    seconds: tuple[float, float]
     gone: frozenset[int] = frozenset()
 
     @property
@@ -52,30 +55,17 @@ class Passed(NamedTuple):
         return len(self.starts) - 1
 
 
+@torch.no_grad()
 def passed(flow: Flow, judge: Judge, inputs: Mapping[str, Any]) -> Passed:
     """A pass of the whole model."""
-    given, context, x = begun(flow, judge, inputs)
-    return ended(flow, judge, given, context, states_of(flow, context, x))
-
-
-@torch.no_grad()
-def begun(flow: Flow, judge: Judge, inputs: Mapping[str, Any]) -> tuple[dict[str, Any], Any, State]:
-    """What a pass begins with: its inputs, what fields read beside the state, and the first state."""
     given = judge.given(inputs)
-    return given, at_hand(flow.context(given)), flow.embed(given)
-
-
-@torch.no_grad()
-def states_of(flow: Flow, context: Any, x: State) -> list[State]:
-    """The states of a pass: before each layer and, the last one, after all of them."""
-    return [x, *states_from(flow, 0, x, context, ())]
-
-
-@torch.no_grad()
-def ended(flow: Flow, judge: Judge, given: Mapping[str, Any], context: Any, starts: list[State]) -> Passed:
-    """A pass with its output and losses."""
+    context, x, times = at_hand(flow.context(given)), flow.embed(given), [time.monotonic()]
+    starts = [x, *states_from(flow, 0, x, context, ())]
+    times.append(time.monotonic())
     output = judge.output(flow, starts[-1], context, given)
-    return Passed(flow, judge, given, context, starts, output, judge.losses(output, given))
+    losses = judge.losses(output, given)
+    times.append(time.monotonic())
+    return Passed(flow, judge, given, context, starts, output, losses, (times[1] - times[0], times[2] - times[1]))
 
 
 def steps_of(flow: Flow, layer: int) -> list[Step]:

@@ -9,11 +9,23 @@ from torch import Tensor
 
 from ...probes import PROBES, Figures
 from ...support.typed import read_as
-from .evidence import CutList, Evidence, Half, Health, Held, Swapped
 from .groups import coordinates_of
 from .own_probes import rounded, rounded_rows, token_paths
 from .plan import DEEP, DEFAULT
-from .result import Along, Matrix, Missing, ModelFindings, Series, Skipped, Spectrum
+from .result import (
+    Along,
+    CutList,
+    Evidence,
+    Half,
+    Health,
+    Held,
+    Matrix,
+    Missing,
+    ModelFindings,
+    Series,
+    Skipped,
+    Spectrum,
+)
 from .units import Store
 
 EIGENVALUES = 256  # of a layer that are kept for the page
@@ -42,14 +54,14 @@ def units_of(store: Store, role: str) -> Units:
             missing.setdefault(kind, one.why)
     ordered = sorted(names.items(), key=lambda one: (ORDER.get(one[0], len(ORDER)), one[0]))
     figures = {name: [rows[i] for i in takewhile(rows.__contains__, count())] for name, rows in ordered}
-    return Units(store.found[f"{role}/about"].about["layers"], figures, missing)
+    return Units(store[f"{role}/about"].about["layers"], figures, missing)
 
 
 def findings(store: Store, role: str, listed: Collection[int] | None = None) -> ModelFindings | None:
     """The record of a model, with the spectra of the layers that are listed; None before anything was measured."""
     if f"{role}/about" not in store or not (found := units_of(store, role)).figures.get("sizes"):
         return None
-    about: dict[str, Any] = dict(store.found[f"{role}/about"].about)
+    about: dict[str, Any] = dict(store[f"{role}/about"].about)
     texts = [(name, tuple(tokens)) for name, tokens in about.pop("texts")]
     states = [one["states"] for one in found.figures.get("paths", []) if isinstance(one["states"], Tensor)]
     [shares, *_] = tensors(found, "sizes", "shares")
@@ -60,7 +72,7 @@ def findings(store: Store, role: str, listed: Collection[int] | None = None) -> 
         losses=tuple(rounded(value) for value in numbers(found, "loss", "loss")), series=tuple(series(found)),
         matrices=tuple(matrices(found, texts[0][1])), spectra=circles,
         paths=tuple(token_paths(states, texts[: len(states)])),
-        skipped=tuple(skipped(found)), missing=tuple(Missing(*one) for one in sorted(found.missing.items())),
+        skipped=skipped(found), missing=tuple(Missing(*one) for one in sorted(found.missing.items())),
         evidence=evidence(store, role, found),
     )  # fmt: skip
 
@@ -116,8 +128,8 @@ def cut_units(found: Units, kind: str) -> Iterator[tuple[list[str], tuple[float,
             yield name.split()[1:], tuple(rounded(float(row["change"][0])) for row in rows)
 
 
-def skipped(found: Units) -> list[Skipped]:
-    return sorted(Skipped(int(words[0]), changes) for words, changes in cut_units(found, "out"))
+def skipped(found: Units, kind: str = "out") -> tuple[Skipped, ...]:
+    return tuple(sorted(Skipped(int(words[0]), changes) for words, changes in cut_units(found, kind)))
 
 
 def evidence(store: Store, role: str, found: Units) -> Evidence:
@@ -131,7 +143,7 @@ def evidence(store: Store, role: str, found: Units) -> Evidence:
         evidence_of_cuts(store, role),
         coordinates_of(store, role),
         tuple(read_as(Held, one, "what is held") for one in held),
-        tuple(sorted(Swapped(int(words[0]), changes) for words, changes in cut_units(found, "swap"))),
+        skipped(found, "swap"),
         tuple(map(rounded, numbers(found, "divergence", "divergence"))),
     )
 

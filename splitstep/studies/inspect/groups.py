@@ -11,23 +11,12 @@ from ...probes import PROBES, Figures, Probe
 from ...probes.watching import watch_texts
 from ...support.typed import plain, read_as
 from ...support.words import counted
-from .compare_models import divergence, layers_apart, layers_beside, swapped
-from .cuts import (
-    CHEAPEST,
-    Cost,
-    Cuts,
-    Passed,
-    cut_list,
-    greedy_list,
-    half_left_out,
-    joint_costs,
-    left_out,
-    letters_of,
-)
-from .evidence import Coordinate, Health
+from .compare_models import OTHER_TOKENS, divergence, layers_apart, layers_beside, swapped
+from .cuts import CHEAPEST, Cost, Cuts, Passed, cut_list, greedy_list, half_left_out, joint_costs, left_out, letters_of
 from .measures import MOST, coordinates, health, held_costs, lens_losses, likely_coordinates, whole_health
 from .own_probes import Guarded, KeptStates, SavedStates, Sizes
 from .plan import FEWER, FEWER_OF_NULL, NOT_OF_NULL, OTHERS, TRIED
+from .result import Coordinate, Health
 from .subject import Batch, Subject
 from .units import Found, Store
 
@@ -133,8 +122,7 @@ def kept_of(name: str, text: int, figures: Figures) -> Figures:
 
 def rows_of(batches: Sequence[Batch], name: str, values: Sequence[float]) -> dict[int, Figures]:
     """A number for each text of some batches."""
-    numbers = (i for batch in batches for i in batch.numbers)
-    return {i: {name: (value,)} for i, value in zip(numbers, values, strict=True)}
+    return {i: {name: (value,)} for i, value in zip(texts_of(batches), values, strict=True)}
 
 
 def at_rest(subject: Subject, k: int, batch: Batch) -> Group:
@@ -223,7 +211,9 @@ def together(subject: Subject) -> Group:
     tries = [f"{role}/try {k}/0" for k in range(1, many + 1)]
 
     def do(missing: Sequence[str], keep: Keep) -> None:
-        singles = {layer: changes_of(subject, f"out {layer}", choosing) for layer in subject.chosen}
+        every = {layer: subject.store.of(f"{role}/out {layer}/").values() for layer in subject.chosen}
+        rows = {layer: {i: row for one in found for i, row in one.rows.items()} for layer, found in every.items()}
+        singles = {layer: changes_of(found, choosing) for layer, found in rows.items()}
         found = list(greedy_list(kept_cost(subject, iter(steps), choosing, keep), singles, many, among))
         layers = [one.layer for one in found]
         tried = joint_costs(kept_cost(subject, iter(tries), judging, keep), layers) if judging else ()
@@ -249,9 +239,8 @@ def texts_of(batches: Sequence[Batch]) -> list[int]:
     return [i for batch in batches for i in batch.numbers]
 
 
-def changes_of(subject: Subject, name: str, batches: Sequence[Batch]) -> tuple[float, ...]:
+def changes_of(rows: Mapping[int, Figures], batches: Sequence[Batch]) -> tuple[float, ...]:
     """What a cut has been found to cost on some texts."""
-    rows = {i: row for one in subject.store.of(f"{subject.role}/{name}/").values() for i, row in one.rows.items()}
     return tuple(float(rows[i]["change"][0]) for i in texts_of(batches))
 
 
@@ -265,7 +254,7 @@ def kept_cost(subject: Subject, names: Iterator[str], batches: Sequence[Batch], 
                 made.append(Cuts([subject.passed(one) for one in batches]))
             found = Found(rows_of(batches, "change", made[0](gone, layer)))
             keep(name, found)
-        return tuple(float(found.rows[i]["change"][0]) for i in texts_of(batches))
+        return changes_of(found.rows, batches)
 
     return cost
 
@@ -301,6 +290,3 @@ def beside(model: Subject, other: Subject) -> Iterator[Group]:
         for k, batch in enumerate(model.batches(range(min(TRIED, len(model.source.texts))))):
             costs = {f"model/swap {layer}/{k}": cut_cost(model, layer, batch)}
             yield Group(model, "layers swapped", costs, partial(swap, layer, batch))
-
-
-OTHER_TOKENS = "the tokenizers make other tokens of these texts: nothing applies that is by token"

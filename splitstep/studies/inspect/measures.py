@@ -13,8 +13,8 @@ from ...kernels.loss import IGNORED
 from ...models import CausalConfig
 from ...probes.watching import real_tokens
 from .cuts import Passed, changes_at, states_from
-from .evidence import Coordinate, Figures, Health, Held
 from .own_probes import mean_shares, rounded
+from .result import Coordinate, Figures, Health, Held
 
 OUTLIER = 0.1  # share of the squared norm in one coordinate: in a width of 100 or more, ten times an equal share
 MOST = 6  # coordinates that are held: each takes two passes

@@ -1,4 +1,7 @@
-"""What an inspection found, as records that are read back as they were written."""
+"""What an inspection found, as records that are read back as they were written.
+
+A change is that of the loss in nats for each prediction or, of a model without a loss, |y' - y| / |y| of its output.
+"""
 
 import math
 from collections.abc import Mapping
@@ -10,9 +13,8 @@ from typing import Any, Literal, NamedTuple
 from ...experiments.result import Result
 from ...support.provenance import Provenance
 from ...support.typed import Figure, Inlined
-from .evidence import Evidence
 
-NO_EVIDENCE = Evidence()
+Figures = tuple[Figure, ...]  # one of each text
 Along = Literal["state", "layer", "pair", "number"]
 """What a series runs along: the L + 1 states, the L layers, the L - 1 pairs of layers, or something else."""
 
@@ -80,14 +82,77 @@ class TokenPaths(NamedTuple):
 
 
 class Skipped(NamedTuple):
-    """What leaving out a layer does, text by text: to the loss, in nats, or to the output, relative."""
+    """What leaving out a layer, or replacing it, changes text by text."""
 
     layer: int
-    changes: tuple[Figure, ...]
+    changes: Figures
 
     @property
     def mean(self) -> float:
         return fmean(self.changes)
+
+
+class Health(NamedTuple):
+    """`not_finite`: tensors and states with entries that are not finite; `idle`: layers that change no state; `guess`:
+    the loss of a uniform guess, if there is such a guess; `bits`: bits for each byte of a text, if it is text."""
+
+    not_finite: tuple[str, ...]
+    idle: tuple[int, ...]
+    guess: Figure | None
+    bits: Figures
+
+
+class Half(NamedTuple):
+    """A half-step that was left out: the field `letter` of a layer."""
+
+    layer: int
+    letter: str
+    changes: Figures
+
+
+class CutList(NamedTuple):
+    """Layers that were left out together: in the order in which they were chosen, the texts that chose them, and what
+    leaving out the first k of them costs on other texts: changes[k - 1][text]. `ties`: numbers k at which another
+    layer could have been chosen as well."""
+
+    how: Literal["greedy", "single"]  # one after the other, or by what each costs alone
+    layers: tuple[int, ...]
+    chosen_on: int  # texts
+    changes: tuple[Figures, ...]
+    ties: tuple[int, ...] = ()
+
+
+class Coordinate(NamedTuple):
+    """A coordinate of the state that holds much of the squared norm: its share in the state where that is largest, with
+    and without the first token, text by text."""
+
+    coordinate: int
+    state: int
+    shares: Figures
+    without_first: Figures
+
+
+class Held(NamedTuple):
+    """Coordinates that were held still in every state: at their mean over other texts, or at zero."""
+
+    coordinates: tuple[int, ...]
+    at: Literal["mean", "zero"]
+    changes: Figures
+
+
+class Evidence(NamedTuple):
+    """All of it for one model. What was not measured is empty."""
+
+    health: Health | None = None
+    halves: tuple[Half, ...] = ()
+    cuts: tuple[CutList, ...] = ()
+    coordinates: tuple[Coordinate, ...] = ()
+    held: tuple[Held, ...] = ()
+    swapped: tuple[Skipped, ...] = ()  # here by the same layer of the other model
+    divergence: Figures = ()  # KL of the other model's predictions from this one's, in nats for each token
+
+
+NO_EVIDENCE = Evidence()
 
 
 class Missing(NamedTuple):

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from ...experiments.experiment import Rule
 from ...experiments.statistics import FEWEST, Estimate, jointly
 from ...support.words import counted, listed
-from .evidence import Coordinate, CutList, Figures
-from .result import Inspection, ModelFindings, Series
+from .result import Coordinate, CutList, Figures, Inspection, ModelFindings, Series
 from .spelling import (
     NATS,
     PLAIN,

@@ -7,8 +7,7 @@ from typing import Literal, NamedTuple
 from ...experiments.experiment import Rule, Sample, decide
 from ...experiments.statistics import FEWEST, UNBOUNDED, Bounds, Estimate
 from ...support.words import counted, listed
-from .evidence import Figures
-from .result import ModelFindings, Series
+from .result import Figures, ModelFindings, Series
 
 ZERO = Rule()
 POSITIVE, SHARES = Bounds(0.0), Bounds(0.0, 1.0)  # of losses, and of shares

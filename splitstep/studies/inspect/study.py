@@ -139,7 +139,8 @@ def inspection(
             held.enter_context(alone(folder, "written"))
             work.store.open(folder, work.key)
         try:
-            clock.begin(about(work), work.missing())
+            texts = f"{counted(len(work.source.texts), 'text')} of at most {counted(work.tokens, 'token')}"
+            clock.begin(texts, work.missing())
             work.run(clock)
             work.save_smaller(clock)
         except KeyboardInterrupt:
@@ -150,11 +151,6 @@ def inspection(
         result = work.result()
     assert result is not None
     return result
-
-
-def about(work: Work) -> str:
-    """The model and its texts in a few words."""
-    return f"{counted(len(work.source.texts), 'text')} of at most {counted(work.tokens, 'token')}"
 
 
 def prepared(given: str | nn.Module, wish: Wish, clock: Clock, held: ExitStack) -> Work:

@@ -1,8 +1,7 @@
 """A model on its texts: batches of one length, its passes, and the units that have been measured of it."""
 
-import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, final
 
@@ -12,7 +11,7 @@ from torch import Tensor
 from ...flows import Flow
 from ...flows.examples import examples_of
 from ...opening import Opened, load
-from .cuts import Passed, begun, ended, passed, states_of
+from .cuts import Passed, passed
 from .judge import Judge
 from .plan import PATHS, Plan
 from .sources import Source, Text
@@ -30,18 +29,14 @@ class Batch(NamedTuple):
     inputs: dict[str, Any]
 
 
-def form(inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What texts of one batch have in common."""
-    return tuple((name, tuple(x.shape[1:]), x.dtype) for name, x in inputs.items())
-
-
 def batches_of(texts: Sequence[Text], numbers: Iterable[int], together: bool = True) -> list[Batch]:
     """Texts in batches of one length each; one by one if they cannot be together."""
     groups = dict[Any, list[int]]()
     for i in numbers:
         inputs = texts[i].inputs
         plain = together and all(isinstance(x, Tensor) and x.ndim and len(x) == 1 for x in inputs.values())
-        groups.setdefault(form(inputs) if plain else i, []).append(i)
+        form = tuple((name, tuple(x.shape[1:]), x.dtype) for name, x in inputs.items()) if plain else i
+        groups.setdefault(form, []).append(i)
     return [batch for group in groups.values() for batch in parts_of(texts, group)]
 
 
@@ -104,7 +99,7 @@ class Subject:
         found = tuple(range(self.layers)) if self.plan.layers is None else self.plan.layers
         if wrong := [one for one in found if one >= self.layers]:
             last = self.layers - 1
-            name = self.store.found[f"{self.role}/about"].about["model"]
+            name = self.store[f"{self.role}/about"].about["model"]
             raise ValueError(f"--layers: {name} has no layer {wrong[0]}; its layers are 0 to {last}")
         return found
 
@@ -114,14 +109,9 @@ class Subject:
         batch = batches_of(self.source.texts, range(len(self.source.texts)))[0]
         first = examples_of(batch.inputs, len(batch.numbers), (0,))
         alone = self.judge.of_model(self.flow.model, self.judge.given(first))
-        given, context, x = begun(self.flow, self.judge, batch.inputs)
-        times = [time.monotonic()]
-        starts = states_of(self.flow, context, x)
-        times.append(time.monotonic())
-        whole = ended(self.flow, self.judge, given, context, starts)
-        self.pace = time.monotonic() - times[0]
-        self.head = (time.monotonic() - times[1]) / self.pace
-        one = whole.output[:1]
+        whole = passed(self.flow, self.judge, batch.inputs)
+        self.pace = sum(whole.seconds)
+        self.head, one = whole.seconds[1] / self.pace, whole.output[:1]
         if one.shape == alone.shape and bool((one - alone).abs().max() <= ALIKE * alone.abs().max()):
             self.keep(batch, whole)
             return True

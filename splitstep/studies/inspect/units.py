@@ -40,31 +40,23 @@ class Found(NamedTuple):
 
 
 @final
-class Store:
+class Store(dict[str, Found]):
     """Units by name, such as "model/drift/0", in memory and, if there is a folder, on disk."""
 
-    def __init__(self) -> None:
-        self.folder: Path | None = None
-        self.found = dict[str, Found]()
+    folder: Path | None = None
 
     def open(self, folder: Path, key: Mapping[str, Any]) -> None:
         """Take the units that are in a folder, and keep all in it from now on."""
         claim(folder / UNITS, key)
-        here, self.folder = dict(self.found), folder / UNITS
+        here, self.folder = dict(self), folder / UNITS
         for file in self.folder.rglob(f"*{SUFFIX}"):
             if (one := read_unit(file)) is not None:
-                self.found[unquote(str(file.relative_to(self.folder)).removesuffix(SUFFIX))] = one
+                self[unquote(str(file.relative_to(self.folder)).removesuffix(SUFFIX))] = one
         for name, one in here.items():
             self.keep(name, one)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.found
-
-    def get(self, name: str) -> Found | None:
-        return self.found.get(name)
-
     def keep(self, name: str, one: Found) -> None:
-        self.found[name] = one
+        self[name] = one
         if self.folder is not None:
             file = self.folder / f"{quote(name, safe='/ ')}{SUFFIX}"
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -73,8 +65,8 @@ class Store:
 
     def of(self, start: str) -> dict[str, Found]:
         """The units whose names begin so, by the rest of their names, in an order of their own."""
-        names = sorted((name for name in self.found if name.startswith(start)), key=lambda one: (len(one), one))
-        return {name[len(start) :]: self.found[name] for name in names}
+        names = sorted((name for name in self if name.startswith(start)), key=lambda one: (len(one), one))
+        return {name[len(start) :]: self[name] for name in names}
 
 
 def claim(folder: Path, key: Mapping[str, Any]) -> None:
