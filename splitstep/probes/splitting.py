@@ -62,6 +62,11 @@ def added_up(terms: Sequence[tuple[float, Field]]) -> Field:
     return field
 
 
+def summed(scheme: Scheme, step: Step) -> dict[str, Field]:
+    """The sum of a step's fields as one field."""
+    return {"F": added_up([(share, step.fields[name]) for name, share in shares(scheme).items()])}
+
+
 def size(x: Tensor, real: Tensor | None) -> float:
     """The norm over all real tokens."""
     return float((x if real is None else x[real]).norm())
@@ -78,7 +83,7 @@ def reference_of(
 ) -> Reference:
     """The exact flow of the sum of the fields over a step: rk4 with sub-steps that are halved until nothing changes by
     more than `exact`, or there are `most`."""
-    whole = [step._replace(fields={"F": added_up([(w, step.fields[name]) for name, w in shares(scheme).items()])})]
+    whole = [step._replace(fields=summed(scheme, step))]
     n, y = FIRST, integrate(SUM, refine(whole, FIRST), x, context)
     while True:
         n, before = 2 * n, y
