@@ -90,7 +90,7 @@ def turn(flow: Any, inputs: dict[str, torch.Tensor]) -> Turn:
     layer left out of a pass that is there."""
     registry = importlib.import_module("splitstep.probes").PROBES
     watching, base = (importlib.import_module(f"splitstep.probes.{name}") for name in ("watching", "probe"))
-    seconds = dict.fromkeys(NAMES, 0.0)
+    seconds: dict[str, float] = {name: 0.0 for name in NAMES}
 
     class Timed(base.Probe):
         def __init__(self, name: str) -> None:

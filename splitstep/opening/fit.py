@@ -29,7 +29,11 @@ def fitted(recipe: Recipe, goal: Cost, task: Task) -> tuple[Recipe, Fit]:
     one, and without a width that changes it, the network stays as it is."""
     by: By = "parameters" if recipe.match == "parameters" else "flops"
     width = None if recipe.match == "none" else width_of(recipe, task)
-    found = None if width is None else nearest_width(cost_by_width(recipe, by, task), width, goal.of(by), TOLERANCE[by])
+    found = None
+    if width is not None:  # of a scheme the reference's network has the same cost, by construction
+        plain = recipe if recipe.source else recipe.changed({"scheme": str(recipe.reference)})
+        cost_at = cache(lambda ffn: cost_of(with_width(plain, ffn), task).of(by))
+        found = nearest_width(cost_at, width, goal.of(by), TOLERANCE[by])
     new = recipe if found in (None, width) else with_width(recipe, found)
     cost = cost_of(new, task)
     return new, Fit(found, cost, cost.of(by) / goal.of(by))
@@ -54,13 +58,6 @@ def with_width(recipe: Recipe, width: int | None) -> Recipe:
         assert isinstance(recipe.network, dict)
         return recipe.changed({"network": {**recipe.network, "ffn": width}})
     return recipe.changed({"model.ffn": width})
-
-
-def cost_by_width(recipe: Recipe, by: By, task: Task) -> Callable[[int], int]:
-    """The cost of a recipe's network as a function of the width. Of a scheme it is that of the reference's network,
-    which the scheme's own has by construction."""
-    plain = recipe if recipe.source else recipe.changed({"scheme": str(recipe.reference)})
-    return cache(lambda width: cost_of(with_width(plain, width), task).of(by))
 
 
 def nearest_width(cost_at: Callable[[int], int], width: int, goal: int, tolerance: float) -> int | None:

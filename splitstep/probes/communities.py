@@ -111,7 +111,7 @@ def joined_neighbours(graphs: Array, of: Array, generators: Sequence[np.random.G
     labels = np.tile(np.arange(n), (len(generators), 1))
     moving = np.arange(len(generators))  # the runs that still change
     for _ in range(ROUNDS):
-        orders, new = np.stack([generators[run].permutation(n) for run in moving]), labels[moving]
+        orders, new = np.stack([generators[int(run)].permutation(n) for run in moving]), labels[moving]
         count = int(new.max()) + 2  # one label is of no node, so a node can also be alone
         if links is None and count * FEW <= n:
             links = np.stack([one_hot(own, count).T @ graphs[g] for g, own in zip(of[moving], new, strict=True)])

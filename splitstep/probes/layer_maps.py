@@ -105,7 +105,10 @@ def block_of(layer: Layer) -> Block:
 def token_block_of(layer: Layer, context: Any) -> Callable[[Tensor], Tensor]:
     """A layer as a map of one token's state [width], in a sequence of this token alone; `token_context` makes the
     context. Diffusion of a single token is 0."""
-    steps = [step._replace(fields={k: alone(field) for k, field in step.fields.items()}) for step in layer.steps]
+    steps = list[Step]()
+    for step in layer.steps:
+        fields = {name: Rest() if isinstance(field, Diffusion) else field for name, field in step.fields.items()}
+        steps.append(step._replace(fields=fields))
     block = block_of(layer._replace(steps=steps))
     return lambda u: block(u[None, None], context)[0, 0]
 
@@ -145,11 +148,6 @@ class Rest:
 
     def flow(self, t: Any, h: float, x: Tensor, context: Any) -> Tensor:
         return x
-
-
-def alone(field: Any) -> Any:
-    """The field as a token without neighbours has it."""
-    return Rest() if isinstance(field, Diffusion) else field
 
 
 def last_real(real: Tensor | None, x: Tensor) -> list[int]:

@@ -90,9 +90,12 @@ class LeadingSingular(LayerBlocks):
 
     def measured(self, layer: Layer, real: Tensor | None) -> Tensor:
         """The numbers of one layer, [texts, 4 + 1]."""
-        masks = [None] * len(layer.x) if real is None else real.unbind()
-        found = [leading_of(*self.row(layer, text), mask) for text, mask in enumerate(masks)]
-        return torch.stack([summary(one, layer.x.shape[-1]) for one in found])
+        rows = list[Tensor]()
+        for text, mask in enumerate([None] * len(layer.x) if real is None else real.unbind()):
+            found = leading_of(*self.row(layer, text), mask)
+            tokens = found.v[0].view(-1, layer.x.shape[-1]).square().sum(-1)
+            rows.append(torch.cat((found.s, 1 / tokens.square().sum()[None])))
+        return torch.stack(rows)
 
     def row(self, layer: Layer, text: int) -> tuple[Callable[[Tensor], Tensor], Tensor]:
         """The layer as a map of one text's states [1, T, width], and these states."""
@@ -118,9 +121,3 @@ def leading_of(block: Callable[[Tensor], Tensor], x: Tensor, real: Tensor | None
 def on_rows(product: Callable[[Tensor], tuple[Tensor, ...]], kept: Tensor) -> Product:
     """A product with states of the shape of `kept` as one with vectors in rows; what is not kept stays 0."""
     return vmap(lambda v: (product(v.view_as(kept) * kept)[0] * kept).flatten())
-
-
-def summary(found: Leading, width: int) -> Tensor:
-    """The singular values, and the participation ratio of the tokens in the first right vector."""
-    tokens = found.v[0].view(-1, width).square().sum(-1)
-    return torch.cat((found.s, 1 / tokens.square().sum()[None]))

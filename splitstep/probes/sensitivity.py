@@ -55,17 +55,13 @@ def exponents(stack: Any, x: Tensor, context: Any, real: Tensor | None) -> Tenso
         away = away * (SIZE * norm(masked(state, real)) / norm(away))[:, None, :, None, None]
         before = norm(away)
         together = torch.cat((state[None], state + away)).transpose(0, 1).flatten(1, 2)  # [halves, (1 + K) n, T, width]
-        after = after_step(stack, step, together, context).unflatten(1, (1 + DIRECTIONS, n)).transpose(0, 1)
+        given: State = (together[0], together[1]) if halves == 2 else together[0]
+        out = integrate(stack.scheme, [step], given, context)
+        ends = torch.stack(out) if halves == 2 else out[None]
+        after = ends.unflatten(1, (1 + DIRECTIONS, n)).transpose(0, 1)
         state, away = after[0], masked(after[1:] - after[0], real)
         found.append((norm(away) / before).log().mean())
     return torch.stack(found)
-
-
-def after_step(stack: Any, step: Any, x: Tensor, context: Any) -> Tensor:
-    """One step of all copies, [halves, n, T, width]."""
-    given: State = (x[0], x[1]) if stack.scheme.doubled else x[0]
-    out = integrate(stack.scheme, [step], given, context)
-    return torch.stack(out) if stack.scheme.doubled else out[None]
 
 
 def masked(x: Tensor, real: Tensor | None) -> Tensor:

@@ -70,14 +70,10 @@ class RealSchur(NamedTuple):
     q: Tensor
 
     @property
-    def paired(self) -> Tensor:
-        """[n - 1]: whether rows i and i + 1 form a block."""
-        return self.t.diagonal(-1) != 0
-
-    @property
     def eigenvalues(self) -> Tensor:
         """The eigenvalues of J, complex."""
-        turn = torch.where(self.paired, (-self.t.diagonal(1) * self.t.diagonal(-1)).clamp(min=0).sqrt(), 0.0)
+        paired = self.t.diagonal(-1) != 0  # [n - 1]: whether rows i and i + 1 form a block
+        turn = torch.where(paired, (-self.t.diagonal(1) * self.t.diagonal(-1)).clamp(min=0).sqrt(), 0.0)
         nothing = turn.new_zeros(1)
         return torch.complex(self.t.diagonal().clone(), torch.cat((turn, nothing)) - torch.cat((nothing, turn)))
 

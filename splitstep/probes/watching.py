@@ -14,7 +14,7 @@ from ..flows import Flow
 from ..flows.blocks import first_float
 from ..flows.examples import batch_of, examples_of
 from ..flows.flow import one_state
-from ..integrate import Event, Observe
+from ..integrate import Event, Observe, State
 from ..kernels.loss import IGNORED
 from ..models.body import Body
 from ..stack import Stack
@@ -166,12 +166,18 @@ class AsAlone:
         return self.flow.head((x, x) if self.flow.scheme.doubled else x, self.context)
 
 
+def row_of(x: State, i: int) -> State:
+    """The state of one text of a batch."""
+    return tuple(half[i : i + 1] for half in x) if isinstance(x, tuple) else x[i : i + 1]
+
+
 def event_of(event: Event, i: int, context: Any) -> Event:
     """What one text of a batch sees of an event."""
-    state = tuple(one[i : i + 1] for one in event.state) if isinstance(event.state, tuple) else event.state[i : i + 1]
     x, after, read = (one[i : i + 1] for one in (event.x, event.x_after, event.read))
     added = {name: one[i : i + 1] for name, one in event.increments.items()}
-    return event._replace(x=x, increments=added, x_after=after, context=context, read=read, state=state)
+    return event._replace(
+        x=x, increments=added, x_after=after, context=context, read=read, state=row_of(event.state, i)
+    )
 
 
 def pass_of(whole: Pass, i: int, inputs: Mapping[str, Any], head: Callable[[Tensor], Tensor] | None) -> Pass:

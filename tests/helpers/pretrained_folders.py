@@ -1,9 +1,12 @@
 """Folders of tiny models with tokenizers, as people download them."""
 
+import json
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
 import pytest
 import torch
 import transformers as hf
@@ -66,3 +69,23 @@ def package_folder(name: str) -> Path:
     if found is None or not found.submodule_search_locations:
         pytest.skip(f"the package {name} is not installed")
     return Path(found.submodule_search_locations[0])
+
+
+def in_cache(folder: Path, cache: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model in a cache laid out as the Hub's client does, without a network."""
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    repository = cache / f"models--{name.replace('/', '--')}"
+    shutil.copytree(folder, repository / "snapshots" / ("0" * 40))
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0" * 40)
+
+
+def modules(folder: Path, *rows: tuple[str, str]) -> None:
+    """Make a folder one of sentence-transformers, with modules of these kinds at these paths."""
+    folder.mkdir(exist_ok=True)
+    kinds = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for i, (kind, path) in enumerate(rows)
+    ]
+    (folder / "modules.json").write_text(json.dumps(kinds))

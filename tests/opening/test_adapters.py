@@ -12,7 +12,7 @@ import huggingface_hub
 import pytest
 import torch
 from commands import Capsys, Patch, refusal
-from pretrained_folders import bert, llama, saved
+from pretrained_folders import bert, in_cache, llama, modules, saved
 from safetensors.torch import load_file, save_file
 from tiny import inputs, tiny
 from torch import Tensor
@@ -135,16 +135,6 @@ def test_the_base_is_found_from_the_adapter_or_from_where_the_program_runs(
     assert open_model(tuned).model(IDS).logits.shape == (1, 12, 300)
 
 
-def in_cache(base: Path, cache: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model in a cache laid out as the Hub's client does, without a network."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(cache))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    repository = cache / f"models--{name.replace('/', '--')}"
-    shutil.copytree(base, repository / "snapshots" / ("0" * 40))
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text("0" * 40)
-
-
 def test_the_base_and_the_adapter_open_from_the_cache_of_the_hub(
     tuned: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,8 +173,6 @@ def pickled(folder: Path) -> None:
 
 
 def without_one(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
     weights = load_file(folder / "adapter_model.safetensors")
     weights.pop(min(weights))
     save_file(weights, folder / "adapter_model.safetensors")
@@ -241,15 +229,6 @@ def test_without_peft_one_command_is_named(tuned: Path, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(ValueError, match=r"it is an adapter of PEFT, which is another package: pip install peft"):
         open_model(tuned)
-
-
-def modules(folder: Path, *rows: tuple[str, str]) -> None:
-    folder.mkdir(exist_ok=True)
-    kinds = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (kind, path) in enumerate(rows)
-    ]
-    (folder / "modules.json").write_text(json.dumps(kinds))
 
 
 @pytest.mark.parametrize("path", ["", "0_Transformer"])

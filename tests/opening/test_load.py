@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import huggingface_hub
 import pytest
 import torch
+from pretrained_folders import in_cache
 from tokenizer_kinds import word_level
 from transformers import (
     BertConfig,
@@ -98,14 +98,7 @@ def test_a_folder_opens_with_the_architecture_that_it_names(llama: Path, tmp_pat
 def test_a_name_on_the_hub_opens_from_its_folder_in_the_cache(
     llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Offline, from a cache laid out as the Hub's client does."""
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    commit = "0" * 40
-    repository = tmp_path / "models--someone--tiny"
-    shutil.copytree(llama, repository / "snapshots" / commit)
-    (repository / "refs").mkdir()
-    (repository / "refs" / "main").write_text(commit)
+    in_cache(llama, tmp_path, "someone/tiny", monkeypatch)
     found = open_model("someone/tiny")
     assert (found.source, type(found.model)) == ("hub", LlamaForCausalLM)
     with pytest.raises(ValueError, match=r"^there is no folder someone/tinny, and no model of that name comes .*$"):

@@ -64,6 +64,7 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
+        ("nowhere.txt", None, "there is no file of texts"),
         ("a.txt", b"\n  \n", "has no texts"),
         ("a.txt", b"\xff\xfe\x00", "line 1: byte 0xff is not UTF-8 text"),
         ("a.jsonl", b"", "has no texts"),
@@ -73,15 +74,11 @@ def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
         ("a.jsonl", b'["text"]', "line 1 is not a JSON object: write {"),
     ],
 )
-def test_a_file_without_texts_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
-    (tmp_path / name).write_bytes(content)
+def test_a_file_without_texts_is_refused(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_texts(tmp_path / name)
-
-
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no file of texts"):
-        read_texts(tmp_path / "nowhere.txt")
 
 
 @pytest.mark.parametrize("special", [{"pad_token": "c"}, {"eos_token": "c"}, {}])
@@ -99,11 +96,6 @@ def test_texts_without_tokens_and_sizes_of_nothing_are_refused() -> None:
         list(batches_of([" "], words("a"), 4, 2))
     with pytest.raises(ValueError, match="at least 1"):
         list(batches_of(["a"], words("a"), 0, 2))
-
-
-def test_the_texts_that_come_with_the_package_are_long_enough() -> None:
-    assert len(default_texts()) == 8
-    assert all(len(text.split()) >= 55 for text in default_texts())
 
 
 def test_a_chat_template_makes_a_turn_of_each_text() -> None:
@@ -131,6 +123,7 @@ def test_there_are_eight_held_out_texts_of_each_kind_and_none_is_a_default_one()
     found = held_out_texts()
     assert [one.kind for one in found] == ["prose"] * 8 + ["code"] * 8 + ["dialogue"] * 8
     assert len({one.text for one in found} | set(default_texts())) == 32
+    assert all(len(text.split()) >= 55 for text in default_texts())
     assert all(one.text.isascii() for one in found)
 
 

@@ -17,12 +17,12 @@ from splitstep.opening import load, open_model
 from splitstep.opening.texts import default_texts
 from splitstep.probes import PROBES
 from splitstep.probes.watching import watch_flow, watch_texts
-from splitstep.studies.inspect import Inspection, clock, inspection
+from splitstep.studies.inspect import Inspection, inspection, study
 from splitstep.studies.inspect.groups import cut_cost, groups_of
 from splitstep.studies.inspect.measures import likely_coordinates
 from splitstep.studies.inspect.plan import DEEP, DEFAULT, Plan
 from splitstep.studies.inspect.sources import TextChoice
-from splitstep.studies.inspect.study import Wish, prepared
+from splitstep.studies.inspect.study import Clock, Wish, prepared
 from splitstep.studies.inspect.units import Found, bytes_of, digest, read_unit
 
 FEW = ("drift", "attention", "lens")
@@ -212,8 +212,8 @@ def test_stored_results_of_before_are_read_and_drawn(folder: Path) -> None:
 def test_the_time_left_is_the_estimate_at_first_and_then_the_pace(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """Ten units of 10 s each, of which each takes 30."""
     now = [1000.0]
-    monkeypatch.setattr(clock.time, "monotonic", lambda: now[0])
-    one = clock.Clock(True)
+    monkeypatch.setattr(study.time, "monotonic", lambda: now[0])
+    one = Clock(True)
     one.begin("4 texts", {str(k): 10.0 for k in range(10)})
     assert capsys.readouterr().err == "inspect  4 texts: about 2 minutes\n"
     assert one.left == pytest.approx(100)
@@ -232,7 +232,7 @@ def test_the_time_left_is_the_estimate_at_first_and_then_the_pace(monkeypatch: p
 
 def test_a_cut_costs_the_later_layers_and_the_head(folder: Path) -> None:
     """Half of a pass is the head; leaving out layer 0 of 4 runs 3 layers, and the last one none."""
-    work = prepared(str(folder), Wish(CHOICE, Plan(FEW, cut=2)), clock.Clock(False), ExitStack())
+    work = prepared(str(folder), Wish(CHOICE, Plan(FEW, cut=2)), Clock(False), ExitStack())
     model = work.model
     model.pace, model.head = 8.0, 0.5
     [batch] = model.batches()
@@ -248,7 +248,7 @@ def test_a_cut_costs_the_later_layers_and_the_head(folder: Path) -> None:
 def test_what_takes_layers_of_another_model_is_not_planned_for_another_shape(folder: Path, tmp_path: Path) -> None:
     for layers, many in ((4, 4), (3, 0)):
         other = saved(tmp_path / f"other{layers}", llama(layers, 1))
-        work = prepared(str(folder), Wish(CHOICE, Plan(FEW), str(other)), clock.Clock(False), ExitStack())
+        work = prepared(str(folder), Wish(CHOICE, Plan(FEW), str(other)), Clock(False), ExitStack())
         assert sum(one.what == "layers swapped" for one in work.groups) == many
 
 

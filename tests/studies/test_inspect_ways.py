@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from commands import Capsys, failure
-from pretrained_folders import WORDS, bert, llama, saved, tokenizer
+from pretrained_folders import WORDS, bert, llama, modules, saved, tokenizer
 from torch import Tensor, nn
 
 import splitstep as ss
@@ -99,12 +99,7 @@ def test_an_adapter_is_inspected_as_the_model_with_its_weights(folder: Path, tmp
 
 def test_a_folder_of_sentence_transformers_is_inspected_as_the_model_inside(tmp_path: Path) -> None:
     saved(tmp_path / "encoder", bert())
-    kinds = [("", "Transformer"), ("1_Pooling", "Pooling")]
-    modules = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{kind}"}
-        for i, (path, kind) in enumerate(kinds)
-    ]
-    (tmp_path / "encoder" / "modules.json").write_text(json.dumps(modules))
+    modules(tmp_path / "encoder", ("Transformer", ""), ("Pooling", "1_Pooling"))
     found, page = looked(tmp_path / "out", tmp_path / "encoder", *QUICK)
     assert (found["model"]["scheme"], found["model"]["losses"]) == ("A N F M", [])
     assert len(found["model"]["skipped"]) == 3

@@ -11,8 +11,8 @@ from ...support.words import counted
 from .charts import arranged, curves, cut_charts, particle_charts, sections, swap_chart
 from .gradient import depth_gradient, gradient_table
 from .result import Inspection, ModelFindings
-from .sentences import FREE, SINK, Said, differences, sentences, stopped
-from .spelling import SHARE, above, below, columns, minus, over_texts, sentence, unit_of
+from .sentences import FREE, Said, differences, sentences, sinks, stopped
+from .spelling import SHARE, below, columns, over_texts, sentence, unit_of
 
 COLUMNS = (
     ("cosine", "drift", "previous", "{:.3f}"),
@@ -46,6 +46,8 @@ COORDINATES_NOTE = (
 def document(result: Inspection) -> Document:
     """One picture, then the sentences, then what they rest on: what was measured, and no more."""
     said, particles, cuts = sentences(result), list(particle_charts(result)), list(cut_charts(result))
+    layers = layers_table(result)
+    means = [[lines(one)[0] for one in row] for row in layers.rows]  # in one line each, for terminals
     swapped, known = [*swap_chart(result), *curves(result, "Beside it")], ("commit", "date", "versions")
     parts = [
         *(particles or cuts)[:1],
@@ -60,7 +62,7 @@ def document(result: Inspection) -> Document:
         *section("Beside it", [differences_table(result), *arranged(swapped)]),
         *sections(result),
         *gradient(result),
-        *([shortened(layers)] if (layers := layers_table(result)).rows else []),
+        *([Table(layers.columns, means, layers.title, [SHORT_NOTE, READING], NOT_ON_PAGES)] if means else []),
         *folded([layers, missing_table(result)]),
         *reproduced(result.made, "splitstep.studies.inspect.inspection(...)", result.made.entries(*known)),
     ]
@@ -91,10 +93,8 @@ def layers_in_words(model: ModelFindings) -> str:
 
 def attending(model: ModelFindings) -> str:
     """How many layers attend to the first token, in words."""
-    found, uniform = (columns(model.find("attention", name)) for name in ("first token", "uniform"))
-    over = ((row, uniform.get(layer, [0.0] * len(row))) for layer, row in found.items())
-    many = sum(above(row, SINK) and above(minus(row, beside)) for row, beside in over)
-    which = "one layer" if many < 2 else "most layers" if 2 * many > len(found) else "some layers"
+    many, measured = len(sinks(model)), len(columns(model.find("attention", "first token")))
+    which = "one layer" if many < 2 else "most layers" if 2 * many > measured else "some layers"
     return f"{which} attend{'s' * (many < 2)}"
 
 
@@ -217,12 +217,6 @@ def left_out(model: ModelFindings) -> dict[str, dict[int, str]]:
     for one in model.evidence.halves:
         found.setdefault(f"without {one.letter}", {})[one.layer] = form.format(fmean(one.changes))
     return found
-
-
-def shortened(whole: Table) -> Table:
-    """Means alone, in one line each: for terminals."""
-    rows = [[lines(one)[0] for one in row] for row in whole.rows]
-    return Table(whole.columns, rows, whole.title, [SHORT_NOTE, READING], NOT_ON_PAGES)
 
 
 def layer_cell(result: Inspection, layer: int, probe: str, name: str, form: str) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from ...flows.examples import as_inputs, batch_of, called, examples_of
 from ...integrate import State
 from ...kernels.loss import IGNORED
 from ...models import SplitstepModel
+from ...probes.watching import row_of
 
 SAME = 1e-3  # of the largest logit: by how much later tokens may change what earlier ones predict
 
@@ -72,11 +73,6 @@ def relative(output: Tensor, own: Tensor) -> list[float]:
     """|y' - y| / |y| of each row; 0 if nothing has changed, whatever y is."""
     moved, size = (torch.linalg.vector_norm(x.double().reshape(len(x), -1), dim=1) for x in (output - own, own))
     return (moved / size.clamp(min=torch.finfo(size.dtype).tiny)).tolist()
-
-
-def row_of(x: State, i: int) -> State:
-    """The state of one text of a batch."""
-    return tuple(half[i : i + 1] for half in x) if isinstance(x, tuple) else x[i : i + 1]
 
 
 @torch.no_grad()

@@ -58,7 +58,10 @@ def read_plan(
         if value is not None and value < 1:
             raise ValueError(f"--{name} {value}: give at least 1")
     chosen = None if layers is None else read_layers(layers)
-    return Plan(check_probes(probes), spectra or DIFFERENTIATED, chosen, states, cut or 0, deep)
+    for name in probes:
+        if PROBES.find(name)().gradients:
+            raise ValueError(f'probe "{name}" differentiates the loss, which inspect does not do: leave it out')
+    return Plan(tuple(dict.fromkeys(probes)), spectra or DIFFERENTIATED, chosen, states, cut or 0, deep)
 
 
 def read_layers(text: str) -> tuple[int, ...]:
@@ -71,12 +74,3 @@ def read_layers(text: str) -> tuple[int, ...]:
             raise ValueError(f"--layers {text!r}: {part.strip()!r} is not a layer; write numbers from 0, as in 0,4-7")
         found |= set(range(int(ends[0]), int(ends[1]) + 1))
     return tuple(sorted(found))
-
-
-def check_probes(given: Sequence[str]) -> tuple[str, ...]:
-    """The names of probes, each once; all must be there, and work without a loss."""
-    names = tuple(dict.fromkeys(given))
-    for name in names:
-        if PROBES.find(name)().gradients:
-            raise ValueError(f'probe "{name}" differentiates the loss, which inspect does not do: leave it out')
-    return names

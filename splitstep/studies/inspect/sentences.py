@@ -191,13 +191,19 @@ def alone(model: ModelFindings) -> str | Lacks:
     )
 
 
+def sinks(model: ModelFindings) -> list[int]:
+    """The layers that are sure to give the first token a lot of attention, and more than uniform attention does."""
+    found, uniform = (columns(model.find("attention", name)) for name in ("first token", "uniform"))
+    return [k for k, row in found.items() if above(row, SINK) and above(minus(row, uniform.get(k, [0.0] * len(row))))]
+
+
 def attention_on_the_first_token(result: Inspection) -> str | Lacks:
     """The layers that look at the first token a lot, and more than uniform attention does."""
     found, uniform = (columns(result.model.find("attention", name)) for name in ("first token", "uniform"))
     means = {layer: one for layer, row in found.items() if (one := over_texts(row, SHARES))}
     if not means:
         return Lacks("attention weights were not measured")
-    looks = [k for k in means if above(found[k], SINK) and (k not in uniform or above(minus(found[k], uniform[k])))]
+    looks = sinks(result.model)
     top = max(looks or means, key=lambda layer: means[layer].mean)
     alike = over_texts(uniform.get(top, ()))
     beside = f", where uniform attention gives {PLAIN.written(alike.mean)[0]}" if alike else ""

@@ -3,13 +3,15 @@
 What is found is kept unit by unit, so that what was interrupted continues, and a deeper look adds to what is there.
 """
 
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, final
 
 import torch
 from torch import nn
@@ -19,8 +21,8 @@ from ...probes import PROBES
 from ...support.auto_classes import silent
 from ...support.files import alone
 from ...support.provenance import made_by_study
-from ...support.words import counted, listed
-from .clock import Clock
+from ...support.words import counted, duration, listed
+from ...training.progress import Line, Progress
 from .cuts import save_without
 from .findings import evidence_of_cuts, findings
 from .groups import Group, beside, groups_of
@@ -34,6 +36,41 @@ __all__ = ["Wish", "Work", "inspection", "read_plan", "text_choice"]
 
 RANDOM, NOTHING = "random", "none"
 SEED = 16  # of the null model's weights
+TRUSTED = 0.1  # of the whole: after so much, what is measured counts as much as what was estimated
+
+
+@final
+class Clock:
+    """How long it takes: an estimate before it begins, and what is left while it runs. Silent unless it tells."""
+
+    def __init__(self, tells: bool, title: str = "inspect") -> None:
+        self.tells, self.title, self.line = tells, title, Line()
+        self.costs: dict[str, float] = {}
+        self.all = self.begun = 0.0
+
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        Progress(self.title, 0, not self.tells).say(text)
+
+    def begin(self, what: str, costs: Mapping[str, float]) -> None:
+        """Say what is to be done; the costs of units are in seconds, about."""
+        self.costs, self.all, self.begun = dict(costs), sum(costs.values()), time.monotonic()
+        if costs:
+            self.say(f"{what}: {duration(self.all)}")
+
+    @property
+    def left(self) -> float:
+        """How many seconds are left: by the estimate at first, then by what the units so far have taken."""
+        rest, trusted = sum(self.costs.values()), TRUSTED * self.all
+        if not rest:
+            return 0.0
+        return rest * (time.monotonic() - self.begun + trusted) / (self.all - rest + trusted)
+
+    def did(self, unit: str, what: str) -> None:
+        """A unit is done; `what` says how far its kind is."""
+        self.costs.pop(unit, None)
+        if self.tells:
+            self.line.show(f"{self.title}  {what}, {duration(self.left)} left", not self.costs)
 
 
 class Wish(NamedTuple):
