@@ -28,9 +28,9 @@ GIB, TO_ESTIMATE, WRONG = 2.5, 3.0, 0.25
 CHILD = """
 import json, sys, time
 from splitstep.cli import main
-from splitstep.studies.inspect import clock, subject
+from splitstep.studies.inspect import study, subject
 
-load, begin, seen = subject.load, clock.Clock.begin, {}
+load, begin, seen = subject.load, study.Clock.begin, {}
 
 def loaded(*given):
     flow = load(*given)
@@ -41,7 +41,7 @@ def began(self, what, costs):
     begin(self, what, costs)
     seen.update(estimate=self.all, began=time.monotonic())
 
-subject.load, clock.Clock.begin = loaded, began
+subject.load, study.Clock.begin = loaded, began
 code = main(sys.argv[2:])
 took = {"to_estimate": seen["began"] - seen["loaded"], "estimate": seen["estimate"]}
 took["took"] = time.monotonic() - seen["began"]
