@@ -45,9 +45,11 @@ def evaluating(model: nn.Module) -> Iterator[None]:
     """The model in evaluation mode, and no gradients."""
     was_training = model.training
     model.eval()
-    with torch.no_grad():
-        yield
-    model.train(was_training)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(was_training)
 
 
 def reported(batches: Iterator[Batch], total: Callable[[], int], progress: Counting | None) -> Iterator[Batch]:
