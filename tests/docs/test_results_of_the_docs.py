@@ -246,7 +246,7 @@ def test_costs_are_what_the_benchmarks_measured_and_within_their_bars() -> None:
                 assert f"| {model} | {way} | {one['states']} | {one['ratio_cpu']:.3f} |" in INSPECT_PAGE
         assert found["ways"]["ours"]["ratio_cpu"] <= 1.10
     for name, one in read("inspect/cost.json")["probes"].items():
-        cells = f"{one['before']:.1f} | {one['now']:.1f} | {one['ratio']:.2f} | {one['floor']:.1f} | {one['floor_is']}"
+        cells = f"{one['before']:.3g} | {one['now']:.3g} | {one['ratio']:.2f} | {one['floor']:.3g} | {one['floor_is']}"
         assert f"| {name} | {cells} |" in INSPECT_PAGE
         assert one["difference"] <= 1e-5
         assert one["ratio"] <= 1.1
