@@ -58,7 +58,7 @@ def quoted(result: Inspection) -> str:
     said = sentences(result)
     rest = "; ".join(f"{one.name} ({one.why})" for one in said.absent)
     lines = [f"- {one.text}" for one in said.sentences]
-    return "\n".join([*lines, *([f"- Not said, since its rule fails: {rest}."] if rest else [])])
+    return "\n".join([*lines, *([f"- Not said: {rest}."] if rest else [])])
 
 
 def stored(folder: Path) -> Inspection:

@@ -25,6 +25,7 @@ class Axis:
     shown: tuple[float, float] | None = None  # the range, if it is not that of the data
     apart: float = 0.0  # the least distance between two marks: 1 for whole numbers
     names: Sequence[str] = ()  # of the places 0, 1, 2 ..., which are the only marks
+    linear: float = 0.0  # so far from zero the axis is about linear, and beyond it logarithmic, on both sides
 
 
 class Line(NamedTuple):
@@ -264,11 +265,14 @@ class Scale(NamedTuple):
     apart: float = 0.0  # the least distance between two marks
     outside: bool = False  # some values have no place, since a logarithmic axis shows positive ones alone
     names: Sequence[str] = ()
+    linear: float = 0.0
 
     def at(self, value: float) -> float:
         """Where a value stands: 0 at the low end and 1 at the high end; on a logarithmic axis, zero is far below."""
         if self.log:
             low, high, value = math.log(self.low), math.log(self.high), math.log(max(value, 1e-300))
+        elif self.linear:
+            low, high, value = (math.asinh(one / self.linear) for one in (self.low, self.high, value))
         else:
             low, high = self.low, self.high
         return (value - low) / (high - low)
@@ -281,6 +285,9 @@ class Scale(NamedTuple):
             return []
         if self.log and math.log10(self.high) - math.log10(self.low) >= 0.9:
             return [(value, short(value)) for value in decades(self.low, self.high)]
+        if 0 < self.linear < max(-self.low, self.high):
+            below, above = (decades(self.linear, max(end, self.linear / 2)) for end in (-self.low, self.high))
+            return [(value, short(value)) for value in (*(-one for one in reversed(below)), 0.0, *above)]
         step = max(nice((self.high - self.low) / MARKS), self.apart)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return [(k * step, self.write(k * step, step)) for k in range(first, last + 1)]
@@ -302,10 +309,14 @@ def scale(axis: Axis, values: Iterable[float], room: float = ROOM) -> Scale:
     if axis.shown is None and log:
         wider = math.exp(room * max(math.log(high) - math.log(low), 0.1))
         low, high = max(low / wider, 1e-300), high * wider
+    elif axis.shown is None and axis.linear:
+        ends = [math.asinh(one / axis.linear) for one in (min(low, 0.0), max(high, 0.0))]
+        wider = room * (ends[1] - ends[0]) or room
+        low, high = (axis.linear * math.sinh(end) for end in (ends[0] - wider, ends[1] + wider))
     elif axis.shown is None:
         wider = room * (high - low) or abs(high) * room or 1.0
         low, high = low - wider, high + wider
-    return Scale(low, high, log, axis.form, axis.apart, len(found) < len(every), axis.names)
+    return Scale(low, high, log, axis.form, axis.apart, len(found) < len(every), axis.names, axis.linear)
 
 
 def extent(chart: PlainChart) -> tuple[list[float], list[float]]:

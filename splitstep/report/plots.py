@@ -214,8 +214,13 @@ def _lines(chart: kinds.LineChart) -> Plot:
 
 def titles_of(chart: kinds.LineChart | kinds.PointChart, along: Scale, up: Scale) -> tuple[str, str]:
     """The titles of the axes, with what they are drawn on."""
-    x, y = (axis.title + ", logarithmic" * on.log for axis, on in ((chart.x, along), (chart.y, up)))
+    x, y = (axis.title + kind_of_scale(on) for axis, on in ((chart.x, along), (chart.y, up)))
     return x, y
+
+
+def kind_of_scale(on: Scale) -> str:
+    """What follows the title of an axis that is not linear."""
+    return ", logarithmic" if on.log else f", logarithmic beyond ±{on.linear:g}" if on.linear else ""
 
 
 def line_colours(chart: kinds.LineChart) -> list[int]:

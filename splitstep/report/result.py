@@ -87,6 +87,8 @@ def finish(on: Any, title: str, x: Axis, y: Axis, legend: Mapping[str, Any] | No
     for axis, scale in ((x, on.set_xscale), (y, on.set_yscale)):
         if axis.log:
             scale("log", nonpositive="mask")
+        elif axis.linear:
+            scale("symlog", linthresh=axis.linear)
     if x.names:
         on.set_xticks(range(len(x.names)), x.names, rotation=30, ha="right")
     elif legend and len(legend) > 1:

@@ -245,7 +245,7 @@ def test_an_inspection_that_is_interrupted_has_a_page_with_what_there_is(tmp_pat
     assert ended.code == 130
     document = json.loads((one.folder / OUT / "result.json").read_text())
     assert re.search("[0-9]+ of [0-9]+ ", document["unfinished"])
-    assert f"Interrupted after {document['unfinished']}" in (one.folder / OUT / "report.html").read_text()
+    assert f"Interrupted; not finished: {document['unfinished']}" in (one.folder / OUT / "report.html").read_text()
     assert any(document["unfinished"] in line for line in ended.told)
     check_finishes(one)
 

@@ -30,6 +30,7 @@ from splitstep.report.charts import (
     Particles,
     Point,
     PointChart,
+    Scale,
     SliderChart,
     SmallMultiples,
     Trail,
@@ -146,10 +147,16 @@ def test_zero_has_no_place_on_a_logarithmic_axis_and_the_chart_says_so() -> None
 
 @given(st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=1, max_size=6), st.booleans())
 def test_all_values_have_a_place_and_marks_are_in_sight(values: list[float], log: bool) -> None:
+    marks_of_a_scale(scale(Axis(linear=0.1), values), values)
     found = scale(Axis(log=log), values)
     assert found.log == (log and max(values) > 0)
     placed = [value for value in values if value > 0 or not found.log]
     assert found.outside == (len(placed) < len(values))
+    marks_of_a_scale(found, placed)
+
+
+def marks_of_a_scale(found: Scale, placed: list[float]) -> None:
+    """All values have a place on the scale, and its marks are in sight and differ."""
     assert all(-1e-6 <= found.at(value) <= 1 + 1e-6 for value in placed)
     marks = found.marks()
     assert all(-1e-6 <= found.at(value) <= 1 + 1e-6 for value, _ in marks)
@@ -165,6 +172,8 @@ def test_all_values_have_a_place_and_marks_are_in_sight(values: list[float], log
         (Axis(log=True), [1e-6, 1.0], ["1e-6", "1e-5", "1e-4", "0.001", "0.01", "0.1", "1"]),
         (Axis(log=True), [2.0, 40.0], ["2", "5", "10", "20"]),
         (Axis(), [2e7, 6e7], ["20M", "30M", "40M", "50M", "60M"]),
+        (Axis(linear=0.1), [-0.3, 6.8], ["-0.2", "-0.1", "0", "0.1", "0.2", "0.5", "1", "2", "5"]),
+        (Axis(linear=0.1), [-0.01, 0.03], ["-0.01", "0.00", "0.01", "0.02", "0.03"]),
     ],
 )
 def test_marks_are_round_numbers(axis: Axis, values: list[float], texts: list[str]) -> None:

@@ -77,7 +77,8 @@ def left_out(*costs: float) -> tuple[Skipped, ...]:
 @pytest.mark.parametrize(("more", "said"), [
     ({}, "All weights and states are finite."),
     ({"losses": (5.9, 6.0, 6.1, 6.0)}, "The model has learned nothing."),
-    ({"skipped": left_out(0.5, 0.9)}, "No layer can be left out for free; all weights and states are finite."),
+    ({"layers": 2, "skipped": left_out(0.5, 0.9)},
+     "No layer can be left out for free; all weights and states are finite."),
     ({"skipped": left_out(0.0, 0.9)}, "One layer can be left out for free; all weights and states are finite."),
     ({"skipped": left_out(0.0, 0.9, 0.05)}, "Some layers can be left out for free; all weights and states are finite."),
     ({"series": (series("attention", "first token", "layer", [[0.1, 0.5, 0.6], [0.1, 0.51, 0.6], [0.1, 0.5, 0.61]]),)},

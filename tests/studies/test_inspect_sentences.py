@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from pretrained_folders import bert, llama, tokenizer
 from scipy import stats
 from tiny import inputs, labels, tiny
 
+from splitstep.studies.inspect.document import lists_table
 from splitstep.studies.inspect.measures import (
     bits_per_byte,
     health,
@@ -98,17 +100,85 @@ def test_the_list_has_its_joint_cost_on_other_texts_and_what_of_it_is_free() -> 
     )
     low, high = interval(changes[1])
     assert f"The first 2 are free, below 0.1 nats: +0.050 nats [{low:+.3f}, {high:+.3f}]." in text
-    assert text.endswith("Place 2 of the list could go to another layer as well.")
+    assert "Other layers cost about as much, so the order is not certain." in text
 
 
 @pytest.mark.parametrize("cost", [0.05, 0.09, 0.2, -0.3])
 def test_free_is_an_interval_that_lies_below_a_tenth(cost: float) -> None:
     cut = CutList("greedy", (1,), 8, (around(cost),))
+    text, (low, high) = text_of("layers", model(evidence={"cuts": (cut,)})), interval(around(cost))
+    assert ("That is free" in text) == (high < 0.1)
+    assert ("It is not free: the interval lies above 0.1 nats." in text) == (low > 0.1)
+    assert ("It is not shown to be free: the interval contains the limit of 0.1 nats." in text) == (low < 0.1 < high)
+    both = model(layers=2, skipped=(Skipped(0, around(cost)), Skipped(1, around(0.9))))
+    alone, headline = text_of("layers", both), inspected(both).document().headline
+    assert ("1 of 2 layers (0) is free: its interval lies below 0.1 nats" in alone) == (high < 0.1)
+    assert ("no layer is free: every interval lies above 0.1 nats" in alone) == (low > 0.1)
+    contains = "no layer is shown to be free: 1 interval contains the limit of 0.1 nats, and none lies below it"
+    assert (contains in alone) == (low < 0.1 < high)
+    assert ("One layer may be free: more texts would tell" in headline) == (low < 0.1 < high)
+    assert ("No layer can be left out for free" in headline) == (low > 0.1)
+
+
+def test_a_list_of_which_nothing_is_shown_to_be_free_names_the_interval_that_decides_nothing() -> None:
+    cut = CutList("greedy", (4, 2), 8, (around(0.2), around(0.1)))
+    low, high = interval(around(0.1))
     text = text_of("layers", model(evidence={"cuts": (cut,)}))
-    assert ("That is free" in text) == (interval(around(cost))[1] < 0.1)
-    assert ("Nothing of that is free" in text) == (interval(around(cost))[1] >= 0.1)
-    alone = text_of("layers", model(skipped=(Skipped(1, around(cost)), Skipped(2, around(0.9)))))
-    assert ("1 of 2 layers (1) is free" in alone) == (interval(around(cost))[1] < 0.1)
+    assert "None of these is shown to be free: without the first 2 the change is +0.10 nats" in text
+    assert f"[{low:+.2f}, {high:+.2f}], which contains the limit of 0.1 nats." in text
+    dear = cut._replace(changes=(around(0.2), around(0.5)))
+    text = text_of("layers", model(evidence={"cuts": (dear,)}))
+    assert "None of these is free: every interval lies above 0.1 nats." in text
+
+
+def test_where_only_some_layers_were_tried_the_sentence_names_them() -> None:
+    skipped = tuple(Skipped(k, around(0.5 + 0.1 * k)) for k in range(3))
+    text = text_of("layers", model(layers=9, skipped=skipped))
+    assert text.startswith("Left out alone, none of layers 0 to 2 is free")
+    assert "; layers 1 and 2 follow." in text
+    assert inspected(model(layers=9, skipped=skipped)).document().headline.startswith("None of the layers tried can be")
+    cut = CutList("greedy", (1, 2), 8, (around(0.5), around(0.6)))
+    text = text_of("layers", model(layers=9, skipped=skipped, evidence={"cuts": (cut,)}))
+    assert text.startswith("Of layers 0 to 2, the 2 that matter least together are 1 and 2: ")
+
+
+@pytest.mark.parametrize(("source", "said"), [
+    ("the package's own texts", "More texts can decide it: --cut 1 tries the cheapest on up to 24 others."),
+    ("my.txt", "More texts can decide it: --cut 1 --text FILE, with 32 texts in FILE."),
+    ("Python", ""),
+])  # fmt: skip
+def test_what_is_undecided_says_how_more_texts_are_given(source: str, said: str) -> None:
+    found = inspected(model(layers=1, skipped=(Skipped(0, around(0.1)),)))
+    text = {one.name: one.text for one in sentences(replace(found, source=source)).sentences}["layers"]
+    assert ("More texts" in text) == bool(said)
+    assert text.endswith(said)
+    stopped = {one.name: one.text for one in sentences(replace(found, source=source, unfinished="a")).sentences}
+    assert "More texts" not in stopped["layers"]
+
+
+def test_of_an_interrupted_inspection_the_headline_says_so_first_and_what_is_not_measured_yet() -> None:
+    part = replace(inspected(findings(losses=LOSSES)), unfinished="19 of 30 layers left out", seed=16)
+    assert part.document().headline.startswith("Interrupted; not finished: 19 of 30 layers left out. The same command")
+    why = {one.name: one.why for one in sentences(part).absent}
+    assert {why[name] for name in ("health", "layers", "answer", "against")} == {"not measured yet"}
+    assert part.document().verdict.kind != "settled"
+
+
+@pytest.mark.parametrize(("typed", "said"), [
+    ("--cut 2", "--cut 2 --save FOLDER"),
+    ("--out look", "--out look --cut 3 --save FOLDER"),
+    ("--cut 2 --save states", "--cut 2 --save FOLDER"),
+    ("--cut 3 --save small", ""),
+])  # fmt: skip
+def test_a_list_has_the_command_that_saves_the_model_without_it(typed: str, said: str) -> None:
+    cut = CutList("greedy", (5, 6, 4), 8, (around(0.5), around(0.6), around(0.7)))
+    found = inspected(model(evidence={"cuts": (cut,)}))
+    made = replace(found.made, command=f"splitstep inspect mine {typed}")
+    table = lists_table(replace(found, made=made))
+    assert [row[0] for row in table.rows] == ["5", "5, 6", "5, 6, 4"]
+    names = "5 and 6" if "2" in typed else "5, 6 and 4"
+    wanted = [f"To save the model without layers {names}: splitstep inspect mine {said}"] if said else []
+    assert [*table.notes[1:]] == wanted
 
 
 def test_a_tie_is_a_layer_that_texts_do_not_tell_from_the_cheapest() -> None:
@@ -118,7 +188,8 @@ def test_a_tie_is_a_layer_that_texts_do_not_tell_from_the_cheapest() -> None:
     assert differences[1][0] < 0 < differences[1][1]
     assert differences[2][0] > 0
     assert "The cheapest is layer 0" in text
-    assert text.endswith("Layer 1 ties with it.")
+    assert text.endswith("1 other layer costs about as much, so the order is not certain.")
+    assert "; layers 1 and 2 follow." in text
 
 
 def test_a_model_without_a_loss_has_shares_of_its_output_and_no_lens() -> None:
@@ -132,7 +203,7 @@ def test_a_model_without_a_loss_has_shares_of_its_output_and_no_lens() -> None:
 def test_two_texts_have_no_interval_and_decide_nothing() -> None:
     two = model(losses=(2.0, 2.2), skipped=(Skipped(0, (0.01, 0.02)),), series=attention([0.9], 2))
     assert why_not("layers", two) == "an interval needs 3 texts, and there are 2"
-    assert "no layer is sure" in why_not("first token", two)
+    assert "no layer gives it significantly more" in why_not("first token", two)
     assert "[" not in text_of("health", two)
 
 
@@ -147,8 +218,9 @@ def test_layers_that_look_at_the_first_token_are_counted_from_the_first() -> Non
     text = text_of("first token", model(series=attention([0.1, 0.5, 0.2, 0.8, 0.31])))
     low, high = interval(around(0.8))
     assert text == (
-        "2 of 5 layers, the first of them layer 1, give the first token more than 0.3 of the attention; the most is "
-        f"0.80 [{low:.2f}, {high:.2f}] on 4 texts in layer 3, where uniform attention gives 0.10."
+        "2 of 5 layers, the first of them layer 1, give the first token significantly more than 0.3 of the "
+        f"attention; the most is 0.80 [{low:.2f}, {high:.2f}] on 4 texts in layer 3, "
+        "where uniform attention gives 0.10."
     )
 
 
@@ -162,14 +234,18 @@ def test_outliers_have_their_shares_and_what_holding_them_costs() -> None:
     shy = Coordinate(4, 2, around(0.11), around(0.11))  # its interval is not above a tenth
     ways = Held((17,), "mean", around(0.0)), Held((17,), "zero", around(1.5))
     text = text_of("outliers", model(evidence={"coordinates": (one, shy), "held": ways}))
-    share, mean, zero = (interval(around(one)) for one in (0.5, 0.0, 1.5))
+    share, mean = (interval(around(one)) for one in (0.5, 0.0))
     assert text == (
-        "1 coordinate holds more than 0.1 of the squared norm, where an equal share is 0.010: 17 (0.50 "
-        f"[{share[0]:.2f}, {share[1]:.2f}] at state 3, 0.40 without the first token), on 4 texts. "
-        "Held still at its mean over other texts it changes the loss by "
-        f"+0.000 nats [{mean[0]:+.3f}, {mean[1]:+.3f}], on 4 texts; "
-        f"at zero by +1.50 nats [{zero[0]:+.2f}, {zero[1]:+.2f}], on 4 texts."
+        "1 of 100 coordinates dominates the state, with more than 10% of its squared norm. Coordinate 17 holds 50% "
+        f"[{share[0]:.0%}, {share[1]:.0%}] on 4 texts at state 3 (40% without the first token). "
+        "With it held at its mean over other texts the loss changes by "
+        f"+0.000 nats [{mean[0]:+.3f}, {mean[1]:+.3f}] on 4 texts."
     )
+    large = Coordinate(5, 2, around(0.4), around(0.4))
+    ways = (*ways, Held((5,), "mean", around(2.5)))
+    text = text_of("outliers", model(evidence={"coordinates": (one, large), "held": ways}))
+    assert text.startswith("2 of 100 coordinates dominate the state, each with more than 10% of its squared norm. ")
+    assert "Of these, coordinate 5 costs most to hold at its mean over other texts: the loss changes by +2.50" in text
     assert "the most is 0.09" in why_not("outliers", model(series=(series("sizes", "outlier", "state", rows([0.09])),)))
 
 
@@ -184,9 +260,11 @@ def test_the_answer_forms_where_the_lens_stays_below_halfway() -> None:
     half = [(6 + own) / 2 for own in LOSSES]
     away = interval([row[3] - one for row, one in zip(lens, half, strict=True)])
     assert away[0] < 0 < away[1]  # not sure at state 3
-    assert text.startswith("The answer forms in layer 3: from state 4 of 4 on the lens's loss stays below 4.10 nats")
+    assert text.startswith(
+        "From layer 3 on, the loss of the logit lens (the head applied to each state) stays below 4.10 "
+    )
     low, high = interval(LOSSES)
-    assert text.endswith(f"there it is 2.20 nats [{low:.2f}, {high:.2f}] on 4 texts.")
+    assert text.endswith(f"after layer 3 (state 4 of 4) it is 2.20 nats [{low:.2f}, {high:.2f}] on 4 texts.")
 
 
 def test_a_lens_that_does_not_end_at_the_models_own_loss_says_nothing() -> None:

@@ -142,7 +142,7 @@ def test_an_identity_layer_costs_exactly_nothing(planted: bool) -> None:
     assert (model.evidence.health.idle == (3,)) == planted
     assert ("layer 3 does nothing" in text["health"]) == planted
     assert ("1 of 5 layers (3) is free" in text["layers"]) == planted
-    assert ("no layer is free" in text["layers"]) == (not planted)
+    assert ("no layer is shown to be free" in text["layers"]) == (not planted)
     if planted:
         assert skipped[3].changes == (0.0,) * 4
         assert "layer 3: the loss changes by exactly 0 nats on 4 texts" in text["layers"]
@@ -196,7 +196,7 @@ def test_a_head_that_looks_only_at_the_first_token(score: float) -> None:
     assert found["first token"] == [pytest.approx([uniform, uniform, (head + uniform) / 2, uniform], abs=EACH)] * 4
     text = said(found_in(seen(model), series=tuple(series("attention", k, "layer", v) for k, v in found.items())))
     if score == 60.0:
-        assert text["first token"].startswith("Layer 2 gives the first token more than 0.3 of the attention")
+        assert text["first token"].startswith("Layer 2 gives the first token significantly more than 0.3")
         assert f"exactly {(1 + uniform) / 2:.6g} on 4 texts in layer 2" in text["first token"]
     else:
         assert "first token" not in text
@@ -227,9 +227,8 @@ def test_a_coordinate_of_set_share(size: float) -> None:
     text = said(found_in(one, evidence={"coordinates": found, "held": tuple(held)}))
     assert ("outliers" in text) == planted
     if planted:
-        assert (
-            f": {EXTRA} (exactly 0.475 at state 1, 0.50 without the first token), on 4 texts." in text["outliers"]
-        )  # (0.2 + 11 / 2) / 12
+        wanted = f"Coordinate {EXTRA} holds exactly 47.5% on 4 texts at state 1 (50% without the first token)."
+        assert wanted in text["outliers"]  # (0.2 + 11 / 2) / 12
 
 
 def extra_by_hand(ids: Tensor, value: float) -> list[float]:
@@ -259,9 +258,10 @@ def test_the_answer_forms_where_the_last_layer_is_that_does_anything(last: int) 
         assert [row[state] for row in losses] == pytest.approx(loss_by_hand(ids, known), abs=EACH)
     model = found_in(one, series=(series("lens", "loss", "state", losses),))
     text, half = said(model), (math.log(V) + np.mean(loss_by_hand(ids, range(V)))) / 2
-    assert f"forms in layer {last}: from state {last + 1} of 8 on" in text["answer"]
+    assert text["answer"].startswith(f"From layer {last} on")
+    assert f"after layer {last} (state {last + 1} of 8) it is" in text["answer"]
     assert f"stays below {half:.2f} nats" in text["answer"]
-    assert f"there it is {np.mean(one.losses):.2f} nats" in text["answer"]
+    assert f" it is {np.mean(one.losses):.2f} nats" in text["answer"]
     assert ("layers 6 and 7 do nothing" in text["health"]) == (last == 5)
 
 
@@ -338,12 +338,10 @@ def test_the_verb_says_all_of_it(tmp_path: Path) -> None:
     text = {one.name: one.text for one in sentences(found).sentences}
     assert "layers 2, 3 and 5 do nothing to the state" in text["health"]
     assert "(1, 2, 3 and 5) are free" in text["layers"]
-    assert "Layer 2 gives the first token more than 0.3" in text["first token"]
-    assert (
-        f"1 coordinate holds more than 0.1 of the squared norm, where an equal share is 0.019: {EXTRA} ("
-        in text["outliers"]
-    )
-    assert "The answer forms in layer 4: from state 5 of 6 on" in text["answer"]
+    assert "Layer 2 gives the first token significantly more than 0.3" in text["first token"]
+    assert f"1 of {WIDTH} coordinates dominates the state, " in text["outliers"]
+    assert f"Coordinate {EXTRA} holds " in text["outliers"]
+    assert text["answer"].startswith("From layer 4 on, the loss of the logit lens")
     assert text["against"].startswith("Beside the same network with random weights it differs in the loss by -")
 
 

@@ -8,10 +8,13 @@ from ...report import charts as kinds
 from ...report.charts import Axis, ComplexPlane, Explained, HeatMap, Line, LineChart
 from ...report.document import Evidence, Part, in_pairs
 from ...report.moving import visible
+from .free_layers import FREE
 from .result import Half, Inspection, Series, Skipped
 
 OTHERS, MOST = "Other probes", 8  # charts of probes that this page does not know
 SHOWN = 32  # tokens of a heat map
+BAND = "from the lowest to the highest text"
+LIMIT = f"It is free if its 95% interval over texts lies below the line at {FREE.level:g}."
 AXES = {
     "state": Axis("state, by the layers before it", "{:g}", apart=1.0),
     "layer": Axis("layer", "{:g}", apart=1.0),
@@ -203,34 +206,37 @@ def cut_charts(result: Inspection) -> Iterator[Explained]:
         halves.setdefault(one.letter, []).append(one)
     if model.skipped:
         alone = {model.label: model.skipped}
-        yield cut_chart(result, "A layer left out", alone, "Each layer is really left out, one at a time", "skipped")
+        yield cut_chart(result, "A layer left out", alone, f"Each layer is left out alone. {LIMIT}", "skipped")
     if halves:
-        yield cut_chart(result, "A field left out", halves, "One field of a layer does nothing", "halves")
+        yield cut_chart(result, "A field left out", halves, f"One field of a layer does nothing. {LIMIT}", "halves")
 
 
 def swap_chart(result: Inspection) -> Iterator[Explained]:
     """What each layer of the other model changes inside this one."""
     if swapped := result.model.evidence.swapped:
         lines = {result.model.label: swapped}
-        yield cut_chart(result, "A layer of the other model", lines, "Each layer is replaced, one at a time", "swapped")
+        yield cut_chart(
+            result, "A layer of the other model", lines, "Each layer is replaced, one at a time.", "swapped"
+        )
 
 
 Cut = Skipped | Half
 
 
 def cut_chart(result: Inspection, title: str, cuts: Mapping[str, Sequence[Cut]], reading: str, name: str) -> Explained:
-    """Lines of layers with the mean, the least and the greatest of what cuts cost."""
+    """Lines of layers with the mean, the least and the greatest of what cuts cost; on an axis that shows the dear ones
+    and those near the limit, at which it has a line."""
     nats, lines = bool(result.model.losses), list[Line]()
     for label, rows in cuts.items():
         ways = (fmean, min, max)
         lines.append(Line(label, [float(x.layer) for x in rows], *([way(x.changes) for x in rows] for way in ways)))
     unit = "loss, nats" if nats else "output, relative"
     chart = LineChart(
-        f"{title}: change of the {unit}", Axis("layer", "{:g}", apart=1.0), Axis("change", "{:.3g}"), lines,
-        "mean over texts, band: from the least to the greatest", 0.0, name=f"chart-{name}",
+        f"{title}: change of the {unit}", Axis("layer", "{:g}", apart=1.0), Axis("change", "{:.3g}", linear=FREE.level),
+        lines, f"mean over texts, band: {BAND}", FREE.level if LIMIT in reading else 0.0, name=f"chart-{name}",
     )  # fmt: skip
     equation = "loss(without l) - loss" if nats else "|y(without l) - y| / |y|"
-    return Explained(chart, equation, f"{reading}.", f"{name}.csv")
+    return Explained(chart, equation, f"{reading} The band is {BAND}.", f"{name}.csv")
 
 
 def spectra(result: Inspection) -> Iterator[Explained]:

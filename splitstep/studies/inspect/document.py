@@ -1,18 +1,20 @@
 """What an inspection says: a headline, the particles, sentences with figures, then what was measured, folded."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from math import isfinite
 from statistics import fmean, stdev
 
 from ...experiments.sections import reproduced
 from ...report.document import Document, Evidence, Note, Part, Verdict, folded
 from ...report.tables import NOT_ON_PAGES, ON_PAGES, Cell, Column, Table, lines
-from ...support.words import counted
+from ...support.words import counted, listed
 from .charts import arranged, curves, cut_charts, particle_charts, sections, swap_chart
+from .free_layers import in_words
 from .gradient import depth_gradient, gradient_table
 from .result import Inspection, ModelFindings
-from .sentences import FREE, Said, differences, sentences, sinks, stopped
-from .spelling import SHARE, below, columns, over_texts, sentence, unit_of
+from .sentences import SECTIONS, Said, differences, sentences, sinks, stopped
+from .spelling import SHARE, columns, over_texts, sentence, unit_of
 
 COLUMNS = (
     ("cosine", "drift", "previous", "{:.3f}"),
@@ -30,17 +32,18 @@ READING = (
 )
 SHORT_NOTE = "Means over texts; the page has their spread and the other model beside them."
 LAYERS_NOTE = "Means over texts; small print: the standard deviation over texts, and the other model's mean."
-STOPPED = "Interrupted after {}. The same command continues."
-ABSENT = "Not said, since its rule fails: {}."
+STOPPED = "Interrupted; not finished: {}. The same command continues."
+ABSENT = "Not said: {}."
 BESIDE_NOTE = "This model minus the one beside it, text by text, with intervals that hold at once in 95% of the cases."
 LIST_NOTE = (
-    "Each row leaves out its layer and those above it. {} chose the list, and the cost is that on others. A tie: "
-    "another layer could have been chosen as well."
+    "{} chose the list, and the cost is that on others. A tie: with another layer in the last one's place the cost is "
+    "about the same."
 )
 COORDINATES_NOTE = (
     "The share of the squared norm, in the state where it is largest, and what it costs to hold the coordinate still "
-    "in every state."
+    "in every state. An equal share would be 1 / width."
 )
+CUT, STATES = re.compile(r" --cut[ =](\d+)"), re.compile(r" --save[ =]states\b")
 
 
 def document(result: Inspection) -> Document:
@@ -51,12 +54,11 @@ def document(result: Inspection) -> Document:
     swapped, known = [*swap_chart(result), *curves(result, "Beside it")], ("commit", "date", "versions")
     parts = [
         *(particles or cuts)[:1],
-        *([Note(STOPPED.format(result.unfinished), plain=True)] if result.unfinished else []),
         *(Verdict("settled", one.text, one.section) for one in said.sentences),
         *([Note(ABSENT.format("; ".join(f"{one.name} ({one.why})" for one in said.absent)))] if said.absent else []),
         Note(about(result)),
         *section("Tokens of the other model", particles[1:]),
-        *section("Health", [models_table(result)]),
+        *section(SECTIONS["health"] if result.model.evidence.health else "Models", [models_table(result)]),
         *section("Layers left out", [*(cuts if particles else cuts[1:]), lists_table(result)]),
         *section("Outlier coordinates", [coordinates_table(result), *curves(result, "Outlier coordinates")]),
         *section("Beside it", [differences_table(result), *arranged(swapped)]),
@@ -70,25 +72,27 @@ def document(result: Inspection) -> Document:
 
 
 def headline(result: Inspection, said: Said) -> str:
+    """What an interrupted inspection has not finished, if it was; then what the first two findings say."""
+    return " ".join([*stopped_at(result), findings_in_words(result, said)]).strip()
+
+
+def stopped_at(result: Inspection) -> list[str]:
+    """What an interrupted inspection has not finished; empty if it was not interrupted."""
+    return [STOPPED.format(result.unfinished)] if result.unfinished else []
+
+
+def findings_in_words(result: Inspection, said: Said) -> str:
     """What the first two findings say, without their figures."""
     model, other = result.model, result.other
     if stops := stopped(model):
         return f"{sentence(stops.why)}."
     found = {one.name for one in said.sentences}
     clauses = [f"it differs from {other.label}"] if other and not other.random and "against" in found else []
-    clauses += [layers_in_words(model)] if "layers" in found else []
+    clauses += [in_words(model)] if "layers" in found else []
     clauses += [f"{attending(model)} to the first token"] if "first token" in found else []
     clauses += ["a few coordinates hold much of the norm"] if "outliers" in found else []
     clauses += ["all weights and states are finite"] if "health" in found else []
     return f"{sentence('; '.join(clauses[:2]))}." if clauses else ""
-
-
-def layers_in_words(model: ModelFindings) -> str:
-    """Whether layers are free: together, if that was tried, else one at a time."""
-    lists = sorted((one for one in model.evidence.cuts if one.changes), key=lambda one: one.how != "greedy")
-    tried = lists[0].changes if lists else [one.changes for one in model.skipped]
-    free = sum(below(one, FREE) for one in tried)
-    return f"{('some layers' if free > 1 else 'one layer') if free else 'no layer'} can be left out for free"
 
 
 def attending(model: ModelFindings) -> str:
@@ -104,7 +108,8 @@ def verdict(result: Inspection, said: Said) -> Verdict:
         why = "; ".join(f"{one.name}: {one.why}" for one in said.absent)
         return Verdict("too few", f"Nothing can be said of {result.model.label} yet ({why}).")
     more = [] if result.model.find("jacobian", "complex") is None else [depth_gradient(result).sentence]
-    return Verdict("settled", "\n".join([*(one.text for one in said.sentences), *more]))
+    kind = "open" if result.unfinished else "settled"
+    return Verdict(kind, "\n".join([*stopped_at(result), *(one.text for one in said.sentences), *more]))
 
 
 def section(title: str, parts: Sequence[Part]) -> list[Part]:
@@ -163,13 +168,27 @@ def lists_table(result: Inspection) -> Table:
     model, rows = result.model, list[list[Cell]]()
     for cut in model.evidence.cuts:
         costs = [*cut.changes, *[()] * len(cut.layers)]
-        for k, layer in enumerate(cut.layers, 1):
+        for k in range(1, len(cut.layers) + 1):
             found = over_texts(costs[k - 1])
-            cost = unit_of(model).signed.spelt(found) if found else ""
-            rows.append([str(k), str(layer), cost, "tie" if k in cut.ties else ""])
-    columns = [Column("layers gone"), Column("layer"), Column("cost together"), Column("tie", text=True)]
+            cost = unit_of(model).change.spelt(found) if found else ""
+            gone = ", ".join(map(str, cut.layers[:k]))
+            rows.append([gone, cost, "tie" if k in cut.ties else ""])
+    columns = [Column("left out", text=True), Column("cost together"), Column("tie", text=True)]
     chosen = max((cut.chosen_on for cut in model.evidence.cuts), default=0)
-    return Table(columns, rows, "Layers that go together", [LIST_NOTE.format(counted(chosen, "text"))])
+    notes = [LIST_NOTE.format(counted(chosen, "text")), *how_to_save(result)]
+    return Table(columns, rows, "Layers that go together", notes)
+
+
+def how_to_save(result: Inspection) -> Iterator[str]:
+    """The command that saves the model without the layers of the list, if it was not that which was typed."""
+    command, cuts = STATES.sub("", result.made.command or ""), result.model.evidence.cuts
+    if not cuts or not command.startswith("splitstep inspect") or " --save" in command:
+        return
+    typed = CUT.search(command)
+    layers = cuts[0].layers[: int(typed[1])] if typed else cuts[0].layers
+    more = f"{'' if typed else f' --cut {len(layers)}'} --save FOLDER"
+    names = f"layer{'s' * (len(layers) > 1)} {listed([*map(str, layers)])}"
+    yield f"To save the model without {names}: {command}{more}"
 
 
 def coordinates_table(result: Inspection) -> Table:

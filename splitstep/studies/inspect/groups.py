@@ -184,7 +184,9 @@ def cuts(subject: Subject) -> Iterator[Group]:
     for layer in subject.chosen if len(letters) > 1 else ():
         for letter in letters:
             cost = partial(half_left_out, layer=layer, letter=letter)
-            yield one_out(subject, "half-steps left out", f"half {layer} {letter}", tried, cost, layer + 0.5)
+            yield one_out(
+                subject, "attention or feed-forward parts left out", f"half {layer} {letter}", tried, cost, layer + 0.5
+            )
     yield together(subject)
 
 
@@ -223,7 +225,12 @@ def together(subject: Subject) -> Group:
     start = EARLY * subject.layers
     costs = dict.fromkeys(steps, cut_cost(subject, start, *choosing))
     costs |= dict.fromkeys(tries if judging else (), cut_cost(subject, start, *judging))
-    return Group(subject, "lists of layers", {**costs, f"{role}/list {many}/0": READ * seconds(subject, *judging)}, do)
+    return Group(
+        subject,
+        "choosing layers that go together",
+        {**costs, f"{role}/list {many}/0": READ * seconds(subject, *judging)},
+        do,
+    )
 
 
 def choosing_and_judging(subject: Subject) -> tuple[range, range]:

@@ -11,11 +11,13 @@ from typing import NamedTuple
 from ...experiments.experiment import Rule
 from ...experiments.statistics import FEWEST, Estimate, jointly
 from ...support.words import counted, listed
-from .result import Coordinate, CutList, Figures, Inspection, ModelFindings, Series
+from .free_layers import Lacks, few, layers_that_matter_least
+from .result import Coordinate, Figures, Inspection, ModelFindings, Series
 from .spelling import (
     NATS,
     PLAIN,
     POSITIVE,
+    SHARE,
     SHARES,
     Unit,
     above,
@@ -25,14 +27,12 @@ from .spelling import (
     first_few,
     layers,
     minus,
-    on,
     over_texts,
     sentence,
     unit_of,
 )
 
 LEARNT = 0.5  # nats below a uniform guess: a model that is no better has little to lose
-FREE = Rule(0.1)  # nats for each prediction, or the same share of the output: the rule of the discretised flow
 SINK = Rule(0.3)  # mean attention on the first token: Gu et al. (2025), "When attention sink emerges"
 OUTLIER = Rule(0.1)  # share of the squared norm in one coordinate: in a width of 100 or more, ten times an equal share
 END = 1e-2  # of the guess: by how much the lens's loss may differ from the model's own at the last state
@@ -45,7 +45,6 @@ SECTIONS = {
     "against": "Beside it",
 }  # of sentences: the part of the page with their evidence
 LENSES = ("lens", "task lens")  # of the next token, and of a task with labels
-OUTLIERS = 3  # coordinates that a sentence names
 
 
 class Sentence(NamedTuple):
@@ -70,20 +69,18 @@ class Said(NamedTuple):
     absent: tuple[Absent, ...]
 
 
-class Lacks(NamedTuple):
-    """Why a rule fails."""
-
-    why: str
-
-
 def sentences(result: Inspection) -> Said:
     """The sentences about a model, and why others are absent."""
     stops = stopped(result.model)
     found = {name: stops if stops and name != "health" else speak(result) for name, speak in SPEAKERS.items()}
     return Said(
         tuple(Sentence(name, one, SECTIONS[name]) for name, one in found.items() if isinstance(one, str)),
-        tuple(Absent(name, one.why) for name, one in found.items() if isinstance(one, Lacks)),
+        tuple(Absent(name, why_not(result, one)) for name, one in found.items() if isinstance(one, Lacks)),
     )
+
+
+def why_not(result: Inspection, lacks: Lacks) -> str:
+    return "not measured yet" if lacks.unmeasured and result.unfinished else lacks.why
 
 
 def stopped(model: ModelFindings) -> Lacks | None:
@@ -92,10 +89,6 @@ def stopped(model: ModelFindings) -> Lacks | None:
     if health is not None and health.not_finite:
         return Lacks("not all of the model's numbers are finite")
     return Lacks("the model has learned nothing") if gap is not None and gap.mean < LEARNT else None
-
-
-def few(texts: int) -> Lacks:
-    return Lacks(f"an interval needs {FEWEST} texts, and there are {texts}")
 
 
 def below_guess(model: ModelFindings) -> Estimate | None:
@@ -110,7 +103,7 @@ def health(result: Inspection) -> str | Lacks:
     """Whether numbers are finite, whether layers work, and what the loss is."""
     model, one = result.model, result.model.evidence.health
     if one is None:
-        return Lacks("it was not measured")
+        return Lacks("the result has no record of it", True)
     wrong = f"not finite: {first_few(one.not_finite)}"
     finite = wrong if one.not_finite else "all weights and states are finite"
     does = f"{layers(one.idle)} {'do' if len(one.idle) > 1 else 'does'} nothing to the state"
@@ -132,65 +125,6 @@ def loss_of(model: ModelFindings) -> str:
     return f"Its loss is {unit.spelt(found)}{more}; that of a uniform guess is {guess}."
 
 
-def layers_that_matter_least(result: Inspection) -> str | Lacks:
-    """Which layers can go together, if that was tried; else what each costs alone."""
-    if lists := [one for one in result.model.evidence.cuts if one.changes]:
-        return together(result.model, min(lists, key=lambda one: one.how != "greedy"))
-    return alone(result.model) if result.model.skipped else Lacks("no layer was left out")
-
-
-def together(model: ModelFindings, cut: CutList) -> str | Lacks:
-    """The list, its joint cost on texts that did not choose it, how much of it is free, and where it is a tie."""
-    many, last = len(cut.changes), over_texts(cut.changes[-1])
-    if last is None or last.low is None:
-        return few(0 if last is None else last.n)
-    names = listed([*map(str, cut.layers[:many])])
-    which = f"The {many} layers that matter least together are {names}" if many > 1 else f"Layer {names} matters least"
-    them = "them" if many > 1 else "it"
-    ties = [str(k) for k in cut.ties if k <= many]
-    tied = (
-        f" Place{'s' * (len(ties) > 1)} {listed(ties)} of the list could go to another layer as well." if ties else ""
-    )
-    return f"{which}: without {them} {costs(model, last)} that did not choose {them}. {free_part(model, cut)}{tied}"
-
-
-def free_part(model: ModelFindings, cut: CutList) -> str:
-    """The longest beginning of a list that costs so little that it counts as free."""
-    unit, many = unit_of(model), len(cut.changes)
-    free = max((k for k, one in enumerate(cut.changes, 1) if below(one, FREE)), default=0)
-    found = over_texts(cut.changes[free - 1])
-    if free == 0 or found is None:
-        return f"Nothing of that is free: no interval lies {limit(model)}."
-    if free == many:
-        return f"That is free: the interval lies {limit(model)}."
-    which = f"first {free} are" if free > 1 else "first one is"
-    return f"The {which} free, {limit(model)}: {unit.signed.interval(found)}."
-
-
-def limit(model: ModelFindings) -> str:
-    """Below what a cost counts as free."""
-    word = unit_of(model).word
-    return f"below {FREE.level:g}{word}" if model.losses else f"below {FREE.level:.0%}{word}"
-
-
-def alone(model: ModelFindings) -> str | Lacks:
-    """The layers that are free when each is left out alone, the cheapest one, and its ties."""
-    ordered = sorted(model.skipped, key=lambda one: (one.mean, one.layer))
-    least, cost = ordered[0], over_texts(ordered[0].changes)
-    if cost is None or cost.low is None:
-        return few(len(least.changes))
-    free = [one.layer for one in ordered if below(one.changes, FREE)]
-    named = f"{len(free)} of {counted(len(ordered), 'layer')} ({first_few([*map(str, free)])})"
-    which = f"{named} {'are' if len(free) > 1 else 'is'} free" if free else "no layer is free"
-    apart = {one.layer: over_texts(minus(one.changes, least.changes)) for one in ordered[1:]}
-    ties = [layer for layer, found in apart.items() if found is None or not found.sign]
-    tied = f" {sentence(layers(ties))} tie{'s' * (len(ties) == 1)} with it." if ties else ""
-    return (
-        f"Left out alone, {which}: {'the' if free else 'no'} interval lies {limit(model)}. "
-        f"The cheapest is layer {least.layer}: {costs(model, cost)}.{tied}"
-    )
-
-
 def sinks(model: ModelFindings) -> list[int]:
     """The layers that are sure to give the first token a lot of attention, and more than uniform attention does."""
     found, uniform = (columns(model.find("attention", name)) for name in ("first token", "uniform"))
@@ -202,7 +136,7 @@ def attention_on_the_first_token(result: Inspection) -> str | Lacks:
     found, uniform = (columns(result.model.find("attention", name)) for name in ("first token", "uniform"))
     means = {layer: one for layer, row in found.items() if (one := over_texts(row, SHARES))}
     if not means:
-        return Lacks("attention weights were not measured")
+        return Lacks("attention weights were not measured", True)
     looks = sinks(result.model)
     top = max(looks or means, key=lambda layer: means[layer].mean)
     alike = over_texts(uniform.get(top, ()))
@@ -210,65 +144,61 @@ def attention_on_the_first_token(result: Inspection) -> str | Lacks:
     most = f"{PLAIN.spelt(means[top])} in layer {top}{beside}"
     if not looks:
         return Lacks(
-            f"no layer is sure to give it more than {SINK.level:g} and than uniform attention; the most is {most}"
+            f"no layer gives it significantly more than both {SINK.level:g} and uniform attention; the most is {most}"
         )
+    more = f"significantly more than {SINK.level:g} of the attention"
     many = f"{len(looks)} of {counted(len(found), 'layer')}, the first of them layer {looks[0]}, give"
     which = many if len(looks) > 1 else f"layer {top} gives"
-    return f"{sentence(which)} the first token more than {SINK.level:g} of the attention; the most is {most}."
+    return f"{sentence(which)} the first token {more}; the most is {most}."
 
 
 def outliers(result: Inspection) -> str | Lacks:
-    """The coordinates that hold much of the squared norm, and what holding each of them still costs."""
+    """How many coordinates hold much of the squared norm, the largest share, and what holding one still costs."""
     model = result.model
     high = [one for one in model.evidence.coordinates if above(one.shares, OUTLIER)]
     if not high:
         return no_outlier(model)
-    named, many = high[:OUTLIERS], len(high)
-    which = f"{counted(many, 'coordinate')} {'hold' if many > 1 else 'holds'} more than {OUTLIER.level:g}"
-    equal = f"of the squared norm, where an equal share is {PLAIN.written(1 / model.width)[0]}"
-    first = f" The first {OUTLIERS} are" if many > OUTLIERS else ""
-    said = listed([*map(outlier, named)])
-    return f"{which} {equal}{'.' if first else ':'}{first} {said}, {on(len(high[0].shares))}.{held_still(model, named)}"
+    many, most = len(high), max(high, key=lambda one: math.fsum(one.shares) / len(one.shares))
+    share, without = over_texts(most.shares, SHARES), over_texts(most.without_first)
+    rest = f" ({SHARE.written(without.mean)[0]} without the first token)" if without else ""
+    dominate = f"{'dominate' if many > 1 else 'dominates'} the state, {'each ' if many > 1 else ''}with more than"
+    return (
+        f"{many} of {model.width} coordinates {dominate} {OUTLIER.level:.0%} of its squared norm. Coordinate "
+        f"{most.coordinate} holds {SHARE.spelt(share)} at state {most.state}{rest}.{held_still(model, high)}"
+    )
 
 
 def no_outlier(model: ModelFindings) -> Lacks:
     means = {state: one for state, row in columns(model.find("sizes", "outlier")).items() if (one := over_texts(row))}
     if not means:
-        return Lacks("coordinates were not measured")
+        return Lacks("coordinates were not measured", True)
     state = max(means, key=lambda one: means[one].mean)
     if means[state].mean > OUTLIER.level and not model.evidence.coordinates:
-        return Lacks("single coordinates were not measured")
+        return Lacks("single coordinates were not measured", True)
     most = f"{PLAIN.spelt(means[state])} at state {state}"
-    return Lacks(f"no coordinate is sure to hold more than {OUTLIER.level:g} of the squared norm; the most is {most}")
-
-
-def outlier(one: Coordinate) -> str:
-    """A coordinate and its share with and without the first token: 17 (0.62 [0.59, 0.64] at state 29, 0.61 without)."""
-    share, without = over_texts(one.shares, SHARES), over_texts(one.without_first)
-    rest = f", {PLAIN.written(without.mean)[0]} without the first token" if without else ""
-    return f"{one.coordinate} ({PLAIN.interval(share) if share else ''} at state {one.state}{rest})"
+    much = f"significantly more than {OUTLIER.level:g} of the squared norm"
+    return Lacks(f"no coordinate holds {much}; the most is {most}")
 
 
 def held_still(model: ModelFindings, named: Sequence[Coordinate]) -> str:
-    """What holding each of these coordinates still costs, at its mean over other texts and at zero."""
-    one, said = len(named) == 1, list[str]()
-    change = f"{'it changes' if one else 'they change'} the {'loss' if model.losses else 'output'} "
-    for at in ("mean", "zero"):
-        found = {
-            held.coordinates[0]: x for held in model.evidence.held if held.at == at and (x := over_texts(held.changes))
-        }
-        if all(coordinate.coordinate in found for coordinate in named):
-            where = f"at {'its mean' if one else 'their means'} over other texts" if at == "mean" else "at zero"
-            costs = listed([unit_of(model).change.interval(found[coordinate.coordinate]) for coordinate in named])
-            said.append(f"{where} {'' if said else change}by {costs}, {on(found[named[0].coordinate].n)}")
-    return f" Held still{'' if one else ' one at a time'} {'; '.join(said)}." if said else ""
+    """Which of these coordinates costs most to hold still at its mean over other texts, and how much."""
+    numbers = [one.coordinate for one in named]
+    held = [one for one in model.evidence.held if one.at == "mean" and one.coordinates[0] in numbers]
+    found = {one.coordinates[0]: cost for one in held if (cost := over_texts(one.changes))}
+    if not found:
+        return ""
+    most = max(found, key=lambda one: found[one].mean)
+    held_at = "at its mean over other texts"
+    if len(named) == 1:
+        return f" With it held {held_at} {costs(model, found[most])}."
+    return f" Of these, coordinate {most} costs most to hold {held_at}: {costs(model, found[most])}."
 
 
 def where_the_answer_forms(result: Inspection) -> str | Lacks:
     """The first state from which the lens's loss stays below halfway between a uniform guess and the model's own."""
     model, health = result.model, result.model.evidence.health
     if not model.losses or health is None or health.guess is None:
-        return Lacks("there is no loss beside which a uniform guess stands")
+        return Lacks("there is no loss beside which a uniform guess stands", health is None)
     lens = columns(lens_of(model, health.guess))
     if not lens:
         return Lacks("the lens was not measured, or does not end at the model's own loss")
@@ -278,11 +208,12 @@ def where_the_answer_forms(result: Inspection) -> str | Lacks:
     start = max((state for state, row in lens.items() if not below(minus(row, half))), default=-1) + 1
     if start not in lens:
         return Lacks("the lens's loss is not sure to be below halfway at the end")
-    where = f"in layer {start - 1}" if start else "before the first layer"
+    where = f"layer {start - 1}" if start else "the embedding"
     limit, there = NATS.written(math.fsum(half) / len(half))[0], over_texts(lens[start], POSITIVE)
     return (
-        f"The answer forms {where}: from state {start} of {model.layers} on the lens's loss stays below {limit} nats, "
-        f"halfway between a uniform guess and the model's own; there it is {NATS.spelt(there)}."
+        f"From {where} on, the loss of the logit lens (the head applied to each state) stays below {limit} nats, "
+        f"halfway between a uniform guess and the model's own; after {where} (state {start} of {model.layers}) it is "
+        f"{NATS.spelt(there)}."
     )
 
 
@@ -299,7 +230,7 @@ def lens_of(model: ModelFindings, guess: float) -> Series | None:
 def against(result: Inspection) -> str | Lacks:
     """Which of these figures differ from the other model's, text by text."""
     if result.other is None:
-        return Lacks("there is no other model beside it")
+        return Lacks("there is no other model beside it", result.seed is not None or "beside" in result.unfinished)
     found = differences(result.model, result.other)
     said = [f"{name} by {unit.signed.spelt(one)}" for name, unit, one in found if one.sign]
     said += of_both(result.model)

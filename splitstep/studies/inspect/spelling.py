@@ -36,6 +36,11 @@ def below(values: Iterable[float], rule: Rule = ZERO) -> bool:
     return decide(over_texts(values), rule) == "not supported"
 
 
+def undecided(values: Iterable[float], rule: Rule) -> bool:
+    """Whether the interval contains a level, or there is none."""
+    return decide(over_texts(values), rule) == "undecided"
+
+
 class Unit(NamedTuple):
     """How figures are written: as decimals or per cent, with one digit more if all are small."""
 
@@ -103,6 +108,15 @@ def minus(one: Iterable[float], other: Iterable[float]) -> list[float]:
 def layers(numbers: Sequence[int]) -> str:
     """Layers by their numbers: layer 3; layers 3, 4 and 5."""
     return f"layer{'s' * (len(numbers) > 1)} {first_few([*map(str, numbers)])}"
+
+
+def among(model: ModelFindings) -> str:
+    """The layers that were left out, such as layers 0 to 9; empty if these are all."""
+    numbers = sorted(one.layer for one in model.skipped)
+    if not numbers or len(numbers) == model.layers:
+        return ""
+    whole = len(numbers) > 2 and numbers[-1] - numbers[0] == len(numbers) - 1
+    return f"layers {numbers[0]} to {numbers[-1]}" if whole else layers(numbers)
 
 
 def first_few(names: Sequence[str]) -> str:

@@ -130,10 +130,10 @@ class Work:
         clock.did(unit, self.done(what))
 
     def done(self, what: str) -> str:
-        """How many groups of a kind are done: 19 of 30 layers left out."""
+        """How many groups of a kind are done, if it has several: 19 of 30 layers left out."""
         alike = [one for one in self.groups if one.what == what]
         done = sum(all(unit in self.store for unit in one.costs) for one in alike)
-        return f"{done} of {len(alike)} {what}"
+        return f"{done} of {len(alike)} {what}" if len(alike) > 1 else what
 
     def unfinished(self) -> str:
         """What is done of the kinds of work that are not finished; empty if all is."""
@@ -183,7 +183,7 @@ def inspection(
         except KeyboardInterrupt:
             if folder is not None and (found := work.result()) is not None:
                 page = found.save(folder)
-                clock.say(f"interrupted after {found.unfinished}: {page}")
+                clock.say(f"interrupted; not finished: {found.unfinished}; page: {page}")
             raise
         result = work.result()
     assert result is not None
