@@ -34,11 +34,16 @@ def orders(*schemes: str | Scheme) -> Orders:
     from ..studies.orders import orders as computed
     from ..studies.slopes import with_slopes
 
-    return with_slopes(computed(texts))
+    return with_slopes(computed(texts, map(str, schemes)))
 
 
 def trajectory(
-    model: Any, text: str | Sequence[str] | None = None, *, tokens: int = TOKENS, tokenizer: Any = None
+    model: Any,
+    text: str | Sequence[str] | None = None,
+    *,
+    tokens: int = TOKENS,
+    tokenizer: Any = None,
+    progress: bool = False,
 ) -> Trajectory:
     """Tokens as particles that the layers of a model move: the states of a text through depth, in one plane.
 
@@ -47,13 +52,15 @@ def trajectory(
         >>> ss.trajectory(model, ["One text.", "Another."], tokenizer=tokenizer).frame()
 
     The plane is that of the two leading principal directions of x / |x| over all depths and texts. A notebook shows the
-    particles moving; `.plot()` draws the path of each token of the first text.
+    particles moving; `.plot()` draws the path of each token of the first text, from a hollow circle at the embedding to
+    a filled one after the last layer.
 
     Args:
         model: A run, a model's folder, a GGUF file, a model's name on the Hub, or a model that is open.
         text: One text or several. Default: a text of the package.
         tokens: Each text is truncated after this number of tokens, at most 128.
         tokenizer: The tokenizer of a model that is open.
+        progress: Say what it does, on standard error: opening a large model may take a minute.
 
     Returns:
         A result with `.plot()`, `.frame()`, `.particles` and the states themselves, `.states`.
@@ -65,6 +72,9 @@ def trajectory(
     from ..opening.texts import default_texts
     from ..studies.trajectory import opened_of
     from ..studies.trajectory import trajectory as study
+    from ..training.progress import Progress
 
+    bar = Progress("trajectory", 0, quiet=not progress)
+    bar.say(f"loading {model if isinstance(model, str | Path) else type(model).__name__}")
     texts = default_texts()[:1] if text is None else [text] if isinstance(text, str) else list(text)
-    return study(opened_of(model, tokenizer), texts, tokens)
+    return study(opened_of(model, tokenizer), texts, tokens, bar.counting("states of", "texts"))

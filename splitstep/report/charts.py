@@ -26,6 +26,7 @@ class Axis:
     apart: float = 0.0  # the least distance between two marks: 1 for whole numbers
     names: Sequence[str] = ()  # of the places 0, 1, 2 ..., which are the only marks
     linear: float = 0.0  # so far from zero the axis is about linear, and beyond it logarithmic, on both sides
+    ticks: Sequence[float] = ()  # the values that have marks, if they are not chosen from the range
 
 
 class Line(NamedTuple):
@@ -266,6 +267,7 @@ class Scale(NamedTuple):
     outside: bool = False  # some values have no place, since a logarithmic axis shows positive ones alone
     names: Sequence[str] = ()
     linear: float = 0.0
+    ticks: Sequence[float] = ()
 
     def at(self, value: float) -> float:
         """Where a value stands: 0 at the low end and 1 at the high end; on a logarithmic axis, zero is far below."""
@@ -281,6 +283,8 @@ class Scale(NamedTuple):
         """Values with marks, and how they are written; none if they have no format and no names."""
         if self.names:
             return list(enumerate(self.names))
+        if self.ticks:
+            return [(value, self.form.format(value)) for value in self.ticks if self.low <= value <= self.high]
         if not self.form:
             return []
         if self.log and math.log10(self.high) - math.log10(self.low) >= 0.9:
@@ -316,7 +320,8 @@ def scale(axis: Axis, values: Iterable[float], room: float = ROOM) -> Scale:
     elif axis.shown is None:
         wider = room * (high - low) or abs(high) * room or 1.0
         low, high = low - wider, high + wider
-    return Scale(low, high, log, axis.form, axis.apart, len(found) < len(every), axis.names, axis.linear)
+    hidden = len(found) < len(every)
+    return Scale(low, high, log, axis.form, axis.apart, hidden, axis.names, axis.linear, axis.ticks)
 
 
 def extent(chart: PlainChart) -> tuple[list[float], list[float]]:

@@ -6,8 +6,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
+from itertools import accumulate
 from math import ceil
-from textwrap import fill
+from textwrap import fill, shorten
 from typing import TYPE_CHECKING, Any
 
 from ..support.typed import plain
@@ -16,15 +17,17 @@ from .charts import Axis, Chart
 from .document import Document, Verdict
 from .drawing import document_to_notebook
 from .heat import ends, thinned
-from .plots import MUTED, line_colours
+from .moving import visible
+from .plots import MUTED, finite, line_colours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 WIDTH, HEIGHT, ACROSS = 6.4, 4.2, 3  # of a chart in inches, and how many stand beside each other
-LEGEND = 36  # characters of a line in a legend
-NAMED = 40  # particles whose names have room
+LEGEND, LONGEST = 36, 160  # characters of a line in a legend, and of a result that is printed
+NAMED, NAME = 40, 0.16  # particles whose names have room, and the inches of each
+FEW, DARKER = 10, 0.85  # particles with colours that are easy to tell apart; for names that can be read
 GUIDE = {"color": "grey", "linestyle": "--"}  # of guide lines and of null models
 
 
@@ -43,6 +46,16 @@ class Report(ABC):
         """The figures, row by row: here the cells of the first table, as it prints them."""
         tables = self.document().tables
         return tables[0].records() if tables else []
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        """Results print as one line; `dataclass` replaces no `__repr__` that a class has."""
+        super().__init_subclass__(**more)
+        cls.__repr__ = Report.__repr__
+
+    def __repr__(self) -> str:
+        document = self.document()
+        said = document.verdict.sentence if document.verdict else document.title
+        return f"<{type(self).__name__}: {shorten(said, LONGEST, placeholder=' ...')}>"
 
     @property
     def verdict(self) -> Verdict | None:
@@ -89,6 +102,9 @@ def finish(on: Any, title: str, x: Axis, y: Axis, legend: Mapping[str, Any] | No
             scale("log", nonpositive="mask")
         elif axis.linear:
             scale("symlog", linthresh=axis.linear)
+    if x.ticks:
+        on.set_xticks(x.ticks, map(x.form.format, x.ticks))
+        on.set_xticks([], minor=True)
     if x.names:
         on.set_xticks(range(len(x.names)), x.names, rotation=30, ha="right")
     elif legend and len(legend) > 1:
@@ -110,11 +126,12 @@ def _lines(chart: kinds.LineChart, on: Any) -> None:
         names.setdefault(chart.groups.get(line.name, line.name), drawn)
         if line.low:
             on.fill_between(line.x, line.low, line.high, color=drawn.get_color(), alpha=0.2)
+    if chart.guides:
+        on.margins(x=0.01)
     for line in chart.guides:
         on.plot(line.x, line.y, label=line.name, linewidth=0.8, **GUIDE)
-        on.annotate(
-            line.name, (line.x[-1], line.y[-1]), xytext=(0, 4), textcoords="offset points", ha="right", fontsize=8
-        )
+        beside = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center", "fontsize": 8}
+        on.annotate(line.name, (1, line.y[-1]), xytext=(4, 0), **beside)
     if chart.level is not None:
         on.axhline(chart.level, color="grey", linewidth=0.8)
     finish(on, chart.title, chart.x, chart.y, names)
@@ -182,11 +199,46 @@ def _plane(chart: kinds.ComplexPlane, on: Any) -> None:
 
 @drawn_on.register
 def _particles(chart: kinds.ParticleChart, on: Any) -> None:
-    """The path of each token of the first text, and its last state in the colours of clusters."""
-    text = chart.texts[0]
-    on.plot(text.x, text.y, color="grey", alpha=0.4, linewidth=0.8)
-    on.scatter(text.x[-1], text.y[-1], c=text.cluster[-1], cmap="tab10", zorder=3)
-    if len(text.tokens) <= NAMED:
-        for token, x, y in zip(text.tokens, text.x[-1], text.y[-1], strict=True):
-            on.annotate(token.strip(), (x, y), xytext=(3, 3), textcoords="offset points", fontsize=8, parse_math=False)
-    finish(on, f"{chart.title}, to {chart.states[-1][0]}", chart.x, chart.y)
+    """The path of each token of the first text in a colour of its own, from a hollow circle to a filled one."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    text, many = chart.texts[0], len(chart.texts[0].tokens)
+    found = colormaps["tab10"] if many <= FEW else colormaps["turbo"].resampled(many)
+    shades = [tuple(DARKER * part for part in found(i)[:3]) for i in range(many)]
+    for shade, x, y in zip(shades, zip(*text.x, strict=True), zip(*text.y, strict=True), strict=True):
+        on.plot(x, y, color=shade, alpha=0.6, linewidth=0.8)
+    starts = on.scatter(text.x[0], text.y[0], facecolors="none", edgecolors=shades, zorder=3)
+    ends = on.scatter(text.x[-1], text.y[-1], c=range(many), cmap=ListedColormap(shades), zorder=3)
+    legend = on.legend([starts, ends], [chart.states[0][0], chart.states[-1][0]], fontsize="small")
+    for handle, inside in zip(legend.legend_handles, ("none", "grey"), strict=True):
+        handle.set(array=None, facecolor=inside, edgecolor="grey")
+    finish(on, chart.title, chart.x, chart.y)
+    if many <= NAMED:
+        on.figure.set_figheight(max(HEIGHT, 1.3 * NAME * many))
+        names_beside(text, shades, on)
+    else:
+        on.figure.colorbar(ends, ax=on, label="place of the token in the text")
+
+
+def names_beside(text: kinds.Particles, shades: Sequence[Any], on: Any) -> None:
+    """The tokens in a column, in the order of their last places, each with a line to its own."""
+    last = [(y, x, *more) for x, y, *more in zip(text.x[-1], text.y[-1], text.tokens, shades, strict=True)]
+    last = sorted(one for one in last if finite(*one[:2]))
+    low, high = on.get_ylim()
+    heights = spread([(y - low) / (high - low) for y, *_ in last], NAME / (0.8 * on.figure.get_figheight()))
+    for (y, x, token, shade), height in zip(last, heights, strict=True):
+        on.annotate(
+            visible(token.strip(" ")), (x, y), xytext=(1.04, height), textcoords="axes fraction", va="center",
+            fontsize=8, color=shade, parse_math=False,
+            arrowprops={"arrowstyle": "-", "color": shade, "linewidth": 0.6, "relpos": (0, 0.5), "shrinkA": 0},
+        )  # fmt: skip
+
+
+def spread(wanted: Sequence[float], gap: float) -> list[float]:
+    """Rising places near those wanted, at least so far apart and at most 1."""
+    places, highest = list(accumulate(wanted, lambda before, one: max(one, before + gap))), 1.0
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], highest)
+        highest = places[i] - gap
+    return places

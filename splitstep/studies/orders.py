@@ -1,8 +1,8 @@
 """The orders of schemes: computed from the notation, or also measured; with their table, charts and page."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from ..experiments.result import Result
 from ..experiments.study import Study
@@ -82,9 +82,23 @@ class Orders(Result):
     study = "orders"
 
     rows: tuple[Row, ...]
+    typed: tuple[str, ...] = field(default=(), repr=False, compare=False)  # for each row; charts call it so
+
+    def json(self) -> dict[str, Any]:
+        """The rows as JSON values."""
+        return {name: value for name, value in super().json().items() if name != "typed"}
+
+    @property
+    def names(self) -> list[str]:
+        """What charts call the rows: as they were typed, with the scheme's name in brackets, or by their names."""
+        typed = self.typed or [row.name or row.notation for row in self.rows]
+        more = (
+            f" ({row.name})" if row.name not in (None, one) else "" for row, one in zip(self.rows, typed, strict=True)
+        )
+        return [f"{shortened(one)}{name}" for one, name in zip(typed, more, strict=True)]
 
 
-def orders(texts: Iterable[str] = ()) -> Orders:
+def orders(texts: Iterable[str] = (), typed: Iterable[str] = ()) -> Orders:
     """The orders of these schemes (names or notations), or without any of all named schemes."""
     chosen = [scheme(text) for text in texts] or list(SCHEMES.values())  # every notation is read before work begins
     rows = (
@@ -94,7 +108,7 @@ def orders(texts: Iterable[str] = ()) -> Orders:
         )
         for s in chosen
     )  # fmt: skip
-    return Orders(tuple(rows))
+    return Orders(tuple(rows), tuple(typed))
 
 
 def orders_tables(result: Orders) -> list[Table]:
@@ -181,18 +195,17 @@ def headline(result: Orders, verdict: Verdict) -> str:
 
 def error_chart(result: Orders) -> LineChart:
     """The errors of all schemes against the number of steps, with guide lines of the slopes that orders have."""
-    lines = [
-        Line(shortened(row.name or row.notation), COUNTS[: len(row.errors)], row.errors)
-        for row in result.rows
-        if row.errors
-    ]
-    axes = Axis("steps over the interval", "{:,.0f}", log=True), Axis("error in float64", "{:.2e}", log=True)
+    rows = [(name, row) for name, row in zip(result.names, result.rows, strict=True) if row.errors]
+    lines = [Line(name, COUNTS[: len(row.errors or ())], row.errors or ()) for name, row in rows]
+    axes = (
+        Axis("steps over the interval", "{:,.0f}", log=True, ticks=COUNTS),
+        Axis("error in float64", "{:.2e}", log=True),
+    )
     title, groups, guides = "Errors against the number of steps", dict[str, str](), list[Line]()
-    for order in sorted({row.order for row in result.rows if row.errors and row.order is not None}):
-        own = [row for row in result.rows if row.order == order and row.errors]
-        names = [shortened(row.name or row.notation) for row in own]
-        groups |= dict.fromkeys(names, f"order {order}: {', '.join(names)}")
-        guides += [guide(order, [row.errors or () for row in own])] if 0 < order < HIGHEST else []
+    for order in sorted({row.order for _, row in rows if row.order is not None}):
+        own = {name: row.errors or () for name, row in rows if row.order == order}
+        groups |= dict.fromkeys(own, f"order {order}: {', '.join(own)}")
+        guides += [guide(order, list(own.values()))] if 0 < order < HIGHEST else []
     return LineChart(title, *axes, lines, "distance to the reference", guides=guides, groups=groups)
 
 

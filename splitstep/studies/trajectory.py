@@ -15,10 +15,14 @@ from ..report.charts import Axis, ParticleChart, Particles
 from ..report.document import Document
 from ..report.result import Report
 from ..support.typed import plain
+from ..training.progress import Counting
 from .inspect.own_probes import KeptStates, token_paths
 from .inspect.sources import spelled
 
-AXES = Axis("first direction", "{:.2f}"), Axis("second direction", "{:.2f}")
+AXES = (
+    Axis("first principal direction of x / |x| at all depths", "{:.2f}"),
+    Axis("second principal direction", "{:.2f}"),
+)
 COLUMNS = ("text", "state", "t", "position", "token", "x", "y", "cluster", "norm")
 
 
@@ -58,7 +62,7 @@ class Trajectory(Report):
         return Document(f"Tokens through the depth of {self.model}", [chart])
 
 
-def trajectory(opened: Opened, texts: Sequence[str], tokens: int) -> Trajectory:
+def trajectory(opened: Opened, texts: Sequence[str], tokens: int, did: Counting | None = None) -> Trajectory:
     """The states of texts, each cut after so many tokens, as the model's own layers move them."""
     reads, most = opened.needs_tokenizer(), positions(opened.model) or tokens
     flow, states, named = load(opened), list[Tensor](), list[tuple[str, Sequence[str]]]()
@@ -69,6 +73,8 @@ def trajectory(opened: Opened, texts: Sequence[str], tokens: int) -> Trajectory:
         assert isinstance(found, Tensor)
         states.append(found)
         named.append((f"text {i + 1}", spelled(reads, ids[0].tolist())))
+        if did is not None:
+            did(i + 1, len(texts))
     particles = tuple(Particles(*path) for path in token_paths(states, named))
     return Trajectory(opened.name, particles, tuple(states))
 

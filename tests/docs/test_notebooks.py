@@ -8,6 +8,7 @@ from typing import Any
 import nbformat
 import pretrained_folders
 import pytest
+import screenshots
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,14 @@ def test_a_picture_takes_at_most_three_lines(file: Path) -> None:
     drawn = [one for one in cells(file, "code") if ".plot(" in one]
     assert len(drawn) >= PICTURES[file.stem] - 1
     assert all(len(one.splitlines()) <= 3 for one in drawn)
+
+
+def test_the_lecture_shows_its_pictures_before_it_runs() -> None:
+    [file] = [one for one in NOTEBOOKS if one.stem == "lecture"]
+    shown = [re.findall(r"!\[[^]]+\]\((.+)\)", text) for text in cells(file, "markdown")]
+    pictures = [(file.parent / one).resolve() for cell in shown for one in cell]
+    assert [one.stem for one in pictures] == list(screenshots.LECTURE)
+    assert sum(one.stat().st_size for one in pictures) < 300_000
 
 
 @pytest.mark.nightly
