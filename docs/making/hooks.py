@@ -30,9 +30,9 @@ REPORTS = (  # of which the gallery shows the page: folders of results/
 )  # fmt: skip
 PICTURE = r"!\[[^\]]*\]\([^)]*\)"
 LINK = re.compile(rf"(!?)\[((?:{PICTURE}|[^\[\]])*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
-NAMES = "<!-- names -->"  # where the reference of Python begins, on its page
+NAMES = "<!-- names -->", "<!-- end of names -->"  # around the table that the reference of Python replaces
 SECTIONS = (  # of the reference: a title, and the modules whose names stand below it, as the beginning of their path
-    ("Verbs", ("splitstep.doors",)),
+    ("Commands and pictures", ("splitstep.doors",)),
     ("Schemes", ("splitstep.scheme", "splitstep.notation", "splitstep.tableau", "splitstep.own_letters")),
     ("Integration", ("splitstep.integrate", "splitstep.stack", "splitstep.reversible")),
     ("Models", ("splitstep.models", "splitstep.inference", "splitstep.opening", "splitstep.flows", "splitstep.probes")),
@@ -86,20 +86,29 @@ def as_markdown(notebook: Any) -> str:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Links of the repository become links of the site."""
     here = next((source for source, own in PAGES.items() if own == page.file.src_uri), f"docs/{page.file.src_uri}")
-    parts = FENCED.split(markdown.replace(NAMES, reference()) if NAMES in markdown else markdown)
+    before, begin, rest = markdown.partition(NAMES[0])
+    parts = FENCED.split(f"{before}{reference()}{rest.partition(NAMES[1])[2]}" if begin else markdown)
     parts[::2] = [LINK.sub(lambda found: link(found, here, page.file.src_uri), part) for part in parts[::2]]
     return "".join(parts)
 
 
-def reference() -> str:
-    """Every public name, in sections."""
+def sections() -> dict[str, list[str]]:
+    """Every public name, by section."""
     found: dict[str, list[str]] = {title: [] for title, _ in SECTIONS}
-    for name in sorted(set(ss.__all__) - {"__version__"}, key=str.lower):
+    for name in sorted(set(ss.__all__) - {"__version__"}, key=lambda name: (name.lower(), name)):
         module = home(getattr(ss, name))
-        title = next(title for title, starts in SECTIONS if module.startswith(starts))
-        found[title].append(f"::: splitstep.{name}{MEMBERS if name == 'Scheme' else ''}")
+        found[next(title for title, starts in SECTIONS if module.startswith(starts))].append(name)
+    return found
+
+
+def reference() -> str:
+    """Every public name with its parameters, in sections."""
+    found = {
+        title: [f"::: splitstep.{name}{MEMBERS if name == 'Scheme' else ''}" for name in names]
+        for title, names in sections().items()
+    }
     shown = [f"::: splitstep.{name}{MEMBERS if i else OF_ALL}" for i, name in enumerate(RESULTS)]
-    found = {"Letters": [letters()], "Verbs": found.pop("Verbs"), "Results": shown} | found
+    found = {"Letters": [letters()], SECTIONS[0][0]: found.pop(SECTIONS[0][0]), "Results": shown} | found
     return "\n\n".join("\n\n".join([f"## {title}", *names]) for title, names in found.items() if names)
 
 

@@ -1,11 +1,13 @@
 """What the documentation shows is what the commands print."""
 
+import importlib
 import json
 import re
 from pathlib import Path
 
 import pytest
 
+import splitstep as ss
 from splitstep import cli, scheme
 from splitstep.experiments.experiment import sample
 from splitstep.experiments.study import STUDIES
@@ -21,6 +23,14 @@ NOTATION, THEORY = (DOCS / "guide" / "notation.md").read_text(), (DOCS / "theory
 ERRORS = re.findall(r'^\$ splitstep schemes "(.*)"\n(Error: .*)$', NOTATION, re.M)
 ROWS = re.findall(r"^\| `([^`]+)` \|", NOTATION, re.M)
 PAIRS = re.findall(r"^\| `(.+?)` \| `(.+?)` \|", NOTATION, re.M)
+
+
+def test_every_public_name_is_on_the_page_of_python_with_its_first_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python docs/making/names.py` writes it anew."""
+    monkeypatch.syspath_prepend(DOCS / "making")
+    page = (DOCS / "api.md").read_text()
+    assert sorted(re.findall(r"^\| `(\w+)` \| [^|]{9,} \|$", page, re.M)) == sorted({*ss.__all__} - {"__version__"})
+    assert page == importlib.import_module("names").page()
 
 
 @pytest.mark.parametrize(("text", "message"), ERRORS)
