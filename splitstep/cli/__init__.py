@@ -132,9 +132,10 @@ def _run(words: list[str]) -> None:
         if not word.isprintable() and (half := half_character(word)):
             raise ValueError(f"{word!r} has {half}, which is not UTF-8 text: type it again, or rename the file")
     if not words:
-        raise ValueError(f"Missing verb, such as `splitstep schemes`. Verbs: {', '.join(verbs)}. See splitstep --help.")
+        names = ", ".join(verbs)
+        raise ValueError(f"Missing command, such as `splitstep schemes`. Commands: {names}. See splitstep --help.")
     if not words[0].startswith("-") and words[0] not in verbs:
-        raise ValueError(f"Unknown verb {words[0]!r}. {verb_meant(words[0], verbs)} See splitstep --help.")
+        raise ValueError(f"Unknown command {words[0]!r}. {verb_meant(words[0], verbs)} See splitstep --help.")
     token = COMMAND.set(typed(words))
     try:
         with command.make_context("splitstep", words) as context:

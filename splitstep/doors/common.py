@@ -31,7 +31,7 @@ MOST_SEEDS = 10_000  # a run each
 
 
 def default_folder(verb: str, name: str, out: Path | None, study: str | None = None) -> Path:
-    """Where a verb's output goes: the folder that is named, else runs/VERB-NAME. If a study is named, the folder may
+    """Where a verb's output goes: the folder that is named, else runs/COMMAND-NAME. If a study is named, the folder may
     hold a result of this study alone. What comes next may take long, so a person at a terminal is
     told at once; elsewhere an error is the only line."""
     folder = RUNS / f"{verb}-{slug(name)}" if out is None else out

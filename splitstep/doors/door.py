@@ -46,7 +46,7 @@ COMMON = (
     "margin X: A difference that does not matter, in the unit of the metric.",
     "plan: Only say how long it takes and what it can detect.",
     "markdown: Only print a Markdown table.",
-    "out DIR: The folder of all output; what was interrupted there continues. Default: runs/VERB-NAME.",
+    "out DIR: The folder of all output; what was interrupted there continues. Default: runs/COMMAND-NAME.",
     "engine ENGINE: Where runs execute: local, local=N for N processes at once, or dask=ADDRESS of a scheduler.",
     "data DIR: The directory of the data sets. Default: $SPLITSTEP_DATA, else ./data.",
     "texts N: Use at most N texts; in Python also the texts themselves.",

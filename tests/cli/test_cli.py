@@ -109,7 +109,7 @@ def test_help_is_whole_on_80_columns_and_lists_what_there_is_to_choose(capsys: C
     for verb in VERBS:
         sentence = re.split(r"(?<=\.)\s", (cli.VERBS[verb].function.__doc__ or "").strip())[0]
         assert f"{verb} {' '.join(sentence.split())}" in summaries
-        assert "--out DIR" not in texts[verb] or "result" in texts[verb] or "runs/VERB-NAME" in texts[verb]
+        assert "--out DIR" not in texts[verb] or "result" in texts[verb] or "runs/COMMAND-NAME" in texts[verb]
     assert not any("list[" in text or "\u2026" in text for text in texts.values())
     probes = [name for name in PROBES if not PROBES[name]().gradients]
     for verb, choices in (

@@ -20,10 +20,10 @@ FILES = {
 COMPARE = "compare --schemes lie,macaron --out out"
 SHAPE = "for an input of shape (2, 1): it must return the shape that it takes."
 LINES = {
-    "": "Missing verb",
+    "": "Missing command",
     "shemes": "Did you mean schemes?",
     "xyz": "Known: ",
-    "recipe": "Unknown verb 'recipe'. Did you mean recipes?",
+    "recipe": "Unknown command 'recipe'. Did you mean recipes?",
     "--jsn": "Unknown option --jsn",
     "-- nothing": "No such command",
     "schemes --json=1": "does not take a value",
