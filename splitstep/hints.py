@@ -47,6 +47,7 @@ SAID = {
                     "the same command continues a run that was stopped: type it again with the same --out"),
     **dict.fromkeys(("config", "yaml", "recipe"), "a recipe has no key: type its name or its file as the first word"),
 }  # fmt: skip  # of what is no entry at all
+FILES = (".gguf", ".safetensors", ".bin", ".pt", ".txt", ".json", ".jsonl", ".csv")  # no names of folders
 OWN = {".csv": "classify", ".tsv": "classify", ".jsonl": "mlm", ".png": "images", ".jpg": "images"}  # else own-text
 
 
@@ -61,7 +62,8 @@ def places() -> Mapping[str, str]:
 
 def place_of(word: str) -> str | None:
     """The entry of a recipe that a word means exactly, such as train.steps of `steps`, `--steps` and `model.steps`."""
-    return places().get(plain_name(word))
+    name = plain_name(word)
+    return places().get("steps" if name == "step" else name)  # who types train.step=100 does not mean model.step
 
 
 def plain_name(word: str) -> str:
@@ -135,5 +137,6 @@ def network_meant(name: str) -> str | None:
     if path.is_absolute() or name.startswith(".") or path.parts[:1] == ("runs",):
         near = nearest(path.name, [one.name for one in path.parent.iterdir()]) if path.parent.is_dir() else None
         such = path.parent / near if near else "runs/digits, which splitstep train digits writes"
-        return f"there is no folder {name}: name one that is there, such as {such}"
+        kind = "file" if path.suffix.lower() in FILES else "folder"
+        return f"there is no {kind} {name}: name one that is there, such as {such}"
     return None

@@ -8,7 +8,7 @@ from itertools import chain, count
 from math import isclose
 from pkgutil import resolve_name
 
-from .letters import letter_of
+from .letters import UNKNOWN, letter_of
 from .order import HIGHEST, order_of_splitting, order_of_step
 from .parts import Branches, Move, Part, Program, Project, Substep, lower, map_substeps, written
 from .tableau import EULER, EXACT, TABLEAUX, Coefficient, Tableau, coefficient
@@ -33,10 +33,11 @@ class Scheme:
                 "In a doubled state every part moves a half (a: or b:) and nothing projects, "
                 'as in "b:(A+F)/2 a:A+F b:(A+F)/2".'
             )
-        for colour in self.colours:
+        for colour in sorted(self.colours, key=lambda one: letter_of(one[0]) is not UNKNOWN):
             total = sum(w * s.fraction for w, s in self.substeps for c in s.colours if c == colour)
             if not isclose(total, 1):
                 where = f" of half {colour[1]}" if colour[1:] else ""
+                where += ", a letter that no model has," if letter_of(colour[0]) is UNKNOWN else ""
                 raise ValueError(
                     f"Field {colour[0]}{where} advances by {total} of a step: its fractions must sum to 1, "
                     f"as in {colour[0]}/2 ... {colour[0]}/2."

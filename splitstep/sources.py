@@ -6,6 +6,7 @@ Nothing here runs code or needs torch.
 import ast
 import hashlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,10 +46,17 @@ class ConfigSource:
     ffn: int | None = None
 
 
+def is_network(name: str) -> bool:
+    """Whether the text of an arm names a file, and no scheme or modification."""
+    return ".py:" in name or name.removesuffix(AS_IS).endswith((".py", ".json"))
+
+
 def read_block(named: str) -> BlockSource:
     """The block that FILE.py:NAME names."""
-    path, _, name = named.rpartition(":")
+    path, _, name = named.rpartition(":") if ".py:" in named else (named, "", "")
     file = Path(path).expanduser()
+    if file.is_file() and not name:
+        raise ValueError(f"{named} is a file: name what it defines, such as {block_meant(path, file)}")
     if not path or not name.isidentifier():
         raise ValueError(f"{named!r} does not name a block: type FILE.py:NAME, such as mine.py:block")
     if not file.is_file():
@@ -57,6 +65,15 @@ def read_block(named: str) -> BlockSource:
         raise ValueError(f"{path} is larger than {MOST:,} bytes: keep a block in a file of its own")
     text = decode(file.read_bytes(), path)
     return checked_block(BlockSource(f"{file.name}:{name}", text))
+
+
+def block_meant(path: str, file: Path) -> str:
+    """What to type for a file alone: the functions and classes that it defines."""
+    with suppress(SyntaxError, ValueError):
+        nodes = ast.parse(file.read_bytes()).body
+        names = [one.name for one in nodes if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+        return " or ".join(f"{path}:{name}" for name in names[:3]) or f"{path}:NAME"
+    return f"{path}:NAME"
 
 
 def checked_block(source: BlockSource) -> BlockSource:

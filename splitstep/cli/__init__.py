@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from ..doors.door import NUMBERS, parameters_of
 from ..support.documents import half_character
 from ..support.provenance import COMMAND
 from ..support.words import listed, one_line
@@ -170,9 +171,21 @@ def _explained(error: Any, words: Sequence[str]) -> str:
     said = error.format_message().replace("Value error, ", "")
     if isinstance(error, _click.NoSuchOption):
         said = f"Unknown option {error.option_name}. {_where(error.option_name, error.ctx, words)}"
+    elif isinstance(error, _click.BadParameter) and (number := _no_number(error, words)):
+        said = number
     elif isinstance(error, _click.MissingParameter):
         said = f"{said} {error.param.help}"
     return f"{said} See {' '.join(['splitstep', *verb])} --help."
+
+
+def _no_number(error: Any, words: Sequence[str]) -> str | None:
+    """What to say of an option whose value is no number; None of any other option."""
+    options = getattr(error.param, "opts", ())
+    for one in parameters_of(VERBS[error.ctx.info_name].function) if error.ctx.info_name in VERBS else ():
+        if one.flag in options and one.kind in NUMBERS:
+            given = " ".join(filter(None, [one.flag, value_after(one.flag, words)]))
+            return f"{given}: give {NUMBERS[one.kind]}, such as {one.flag} 5."
+    return None
 
 
 def _where(option: str, context: Any, words: Sequence[str]) -> str:

@@ -20,8 +20,9 @@ VERBS = {
     **dict.fromkeys(("plot", "show", "page", "html"), "report"),
 }  # what else verbs are called
 OPTIONS = {
+    "--arms": "--arm",
     "--out": "--output --output-dir --output_dir --save --dir --folder -o",
-    "--schemes": "--scheme --model --models --arm",
+    "--schemes": "--scheme --model --models",
     "--seeds": "--num-seeds --n-seeds --seed --runs --repeats",
     "--tokens": "--max-tokens --max-new-tokens --length",
     "--task": "--dataset",

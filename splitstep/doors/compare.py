@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..recipes import recipe_names
-from ..schemes import scheme
-from ..support.words import nearest
+from ..schemes import SCHEMES, scheme
+from ..shelf import SHELF
+from ..sources import is_network
+from ..support.words import nearest, split_list
 from .common import Asked, default_folder, kept, recipe_asked
 from .door import door
 
@@ -67,6 +69,7 @@ def compare(
     seeds N: The number of seeds: 5 means 0 to 4 (from train.seed). Default: 5; with --minutes, what there is time for.
     match: What all networks have as much of; none: equal shapes. Default: as in the recipe.
     """
+    refuse_blanks([recipe or "", *changes], arms=arms, schemes=schemes)
     refuse_misspelt(recipe)
     asked = recipe_asked("compare", *named(recipe, changes, text), task, [] if match is None else [f"match={match}"])
     design = {"budgets": budgets, "tune": tune, "null": null, "until": until, "margin": margin, "minutes": minutes}
@@ -87,13 +90,19 @@ def compared(
     design = {name: one for name, one in given.items() if one is not None and one is not False and one != ()}
     alone = bool(plan or design or (arms and not schemes) or asked.name == OWN_TEXT)
     refuse_mixture(schemes, arms, sweep, alone, next(iter(design), "plan"))
+    from ..experiments.arms import find_arms, read_ablate, read_arms
+
+    own = read_ablate(asked.document, asked.name).arms
+    if alone:  # refuses a wrong name, as the line after next
+        read_arms(arms or schemes or DEFAULT, asked.recipe, own)
+    for text in () if alone else schemes or DEFAULT:
+        find_arms(arms or ("full",), asked.recipe.changed({"scheme": str(scheme(text))}), own)
     out = default_folder("compare", asked.recipe.task, out, "compare")
-    from ..experiments.plan import read_ablate, read_sweep
+    from ..experiments.plan import read_sweep
     from ..experiments.running import Workplace
     from ..studies.compare import compare as study
     from ..studies.compare.asked import compare_arms, outlined, question_of
 
-    own = read_ablate(asked.document, asked.name).arms
     if not alone:
         return kept(study(
             asked.recipe, schemes or DEFAULT, numbers, out, sweep=read_sweep(sweep), arms=arms or ("full",),
@@ -102,6 +111,15 @@ def compared(
     place = Workplace(f"compare {asked.recipe.task}", out, data, engine, False)
     question = question_of(asked.recipe, arms or schemes or DEFAULT, numbers, place, own, typed=typed, **design)
     return outlined(question, place) if plan else kept(compare_arms(question, place), out)
+
+
+def refuse_blanks(words: Sequence[str], **lists: Sequence[str]) -> None:
+    """Refuse a list with blanks, of which all after the first one stands where recipes do."""
+    parts = [part for one in words for part in split_list(one) if part in SCHEMES or part in SHELF or is_network(part)]
+    for option, listed in lists.items():
+        if listed and parts:
+            whole = ",".join([*filter(None, listed), *parts])
+            raise ValueError(f"commas alone separate what --{option} lists, without blanks: type --{option} {whole}")
 
 
 def refuse_mixture(schemes: Sequence[str], arms: Sequence[str], sweep: list[str], alone: bool, option: str) -> None:

@@ -91,12 +91,14 @@ def ablate(
     rates LIST: Learning rates to try, such as 5e-4,1e-3. Default: a third, 1 and 3 times lr.
     """
     asked = recipe_asked("ablate", recipe, changes, task)
+    from ..experiments.arms import find_arms, read_ablate
+
+    own = read_ablate(asked.document, asked.name)
+    find_arms(arms, asked.recipe, own.arms)  # refuses a wrong name before torch is imported
     out = default_folder("ablate", asked.recipe.task, out, "ablate")
-    from ..experiments.plan import read_ablate
     from ..studies.ablate.study import ablate as study
     from ..studies.ablate.study import check_rates
 
-    own = read_ablate(asked.document, asked.name)
     count = next(given for given in (seeds, own.seeds, ABLATION_SEEDS) if given is not None)
     result = study(
         asked.recipe, out, arms=arms, own_arms=own.arms, seeds=asked.seeds(count),

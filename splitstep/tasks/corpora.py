@@ -78,7 +78,7 @@ class Language(Task):
             if size < (options.length if split == "train" else 2):
                 raise ValueError(
                     f'task "{name}": the {split} split has {counted(size, "token")}, too few for windows of '
-                    f"{options.length}; give more text or a smaller length"
+                    f"{options.length}; give more text or a smaller length, such as data.length={max(1, size // 2)}"
                 )
 
     @property

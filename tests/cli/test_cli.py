@@ -16,7 +16,7 @@ from commands import Capsys, Patch, refusal
 from typer.main import get_command
 
 from splitstep import SCHEMES, cli
-from splitstep.experiments.plan import ARMS
+from splitstep.experiments.arms import ARMS
 from splitstep.experiments.study import STUDIES
 from splitstep.probes import PROBES
 from splitstep.studies import orders, slopes

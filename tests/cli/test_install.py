@@ -106,7 +106,8 @@ WRONG = (
     "trian digits", "train digits --ouut run", "train digist --out run", "train digits train.stepz=3",
     "train digits scheme=macron", "train", "compare digist --out run", "compare --task digist --out run",
     "compare --schemes lie --out run", "compare digits --schemes lie,macron", "compare digits --seeds 0 --out run",
-    "compare digits train.stepz=3", "ablate digits train.stepz=3", "compare gleu",
+    "compare digits train.stepz=3", "ablate digits train.stepz=3", "compare gleu", "compare digits --arms lie,macron",
+    "compare digits --arms lie,A@mid", "ablate digits --arms full,no-nrom",
     "compare glue digits --start run --out run", "compare distil T --text rows.jsonl --methods ce --out run",
     "recipes digist", "tasks --marksdown", "schemes wrong", "generate", "",
 )  # fmt: skip

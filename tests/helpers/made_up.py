@@ -5,7 +5,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from splitstep.experiments.plan import PAPER, slug
+from splitstep.experiments.arms import PAPER
+from splitstep.experiments.plan import slug
 from splitstep.experiments.statistics import Estimate
 from splitstep.experiments.trials import Curve, Trial
 from splitstep.models.cost import Cost

@@ -13,7 +13,8 @@ import torch
 from commands import read_back
 from made_up import ablation, about, outcome, trial
 
-from splitstep.experiments.plan import ARMS, PAPER, entrants_of, find_arms, plan, read_ablate, recipes_of
+from splitstep.experiments.arms import ARMS, PAPER, find_arms, read_ablate, recipes_of
+from splitstep.experiments.plan import entrants_of, plan
 from splitstep.experiments.statistics import Bounds, estimate
 from splitstep.experiments.study import STUDIES
 from splitstep.report.drawing import document_to_page

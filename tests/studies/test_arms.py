@@ -9,12 +9,13 @@ import pytest
 import torch
 from strangers import gpt2, llama, write_block, write_config
 
+from splitstep.experiments.arms import read_arms
 from splitstep.models.cost import TOLERANCE
 from splitstep.models.leaks import leak_of
 from splitstep.opening.others import build
 from splitstep.recipe import Recipe
 from splitstep.shelf import SHELF
-from splitstep.studies.compare.arms import KNOWN, fitted_arms, read_arms
+from splitstep.studies.compare.arms import KNOWN, fitted_arms
 from splitstep.training import train
 from splitstep.training.networks import build_model, cost_of
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ...experiments.arms import FULL
 from ...experiments.experiment import Answer, Rule, all_of, decide, opposite, setting_of
-from ...experiments.plan import FULL
 from ...experiments.result import Result
 from ...experiments.sections import estimated
 from ...experiments.statistics import Estimate

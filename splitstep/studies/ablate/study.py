@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...experiments.arms import ARMS, FULL, PAPER, Assignments, find_arms, recipes_of
 from ...experiments.experiment import Sample, rate_of, sample, setting_of
-from ...experiments.plan import ARMS, FULL, PAPER, Assignments, Entrant, Planned, check_runs, find_arms, recipes_of
+from ...experiments.plan import Entrant, Planned, check_runs
 from ...experiments.running import Workplace, made_by_runs
 from ...experiments.statistics import Bounds
 from ...experiments.trials import LOSS, Trial, experiment_of, figure_on, observed, thinned

@@ -6,8 +6,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from ...experiments.arms import FULL, Assignments
 from ...experiments.experiment import Setting
-from ...experiments.plan import FULL, Assignments, Entrant, Planned, entrants_of, plan
+from ...experiments.plan import Entrant, Planned, entrants_of, plan
 from ...experiments.running import Workplace, made_by_runs
 from ...experiments.study import Study
 from ...experiments.trials import RunRecord

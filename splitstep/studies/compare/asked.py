@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 
+from ...experiments.arms import Own, read_arms
 from ...experiments.plan import check_seeds
 from ...experiments.running import Workplace
 from ...jobs import workers_of
@@ -17,7 +18,7 @@ from ...support.typed import json_text, read_as
 from ...training.networks import check_bytes
 from ...training.processes import this_world
 from . import compare_entrants
-from .arms import Fitted, Own, fitted_arms, read_arms
+from .arms import Fitted, fitted_arms
 from .design import AT, Design
 from .outline import Outline, announced
 from .planning import Question, filled, measured, plan_of, sized, with_precision, within_text

@@ -136,7 +136,7 @@ def write(folder: Path, wanted: TextSpec) -> dict[str, Any]:
         if not counts["rows"]:
             raise ValueError(
                 f'task "{wanted.task}": the {name} split has {counted(counts["tokens"], "token")}, which do not fill a '
-                f"row of {wanted.length}; give more text or a smaller length"
+                f"row of {wanted.length}; give more text or a smaller data.length"
             )
     if wanted.own:
         copies = count_copies(wanted.parts(), {name: read() for name, read in wanted.own.items()})
