@@ -197,6 +197,16 @@ class TrainOptions:
             raise ValueError(f"option warmup_from is {self.warmup_from}, and must be at most lr, {self.lr}")
         check_snapshots(self)
 
+    @property
+    def too_late(self) -> str:
+        """What to say of a warm-up that is longer than the run; empty if it is not."""
+        if self.warmup <= self.steps:
+            return ""
+        return (
+            f"train.warmup={self.warmup} is longer than train.steps={self.steps}: the learning rate never reaches "
+            f"train.lr; type train.warmup={max(1, self.steps // 10)}"
+        )
+
 
 def learning_rate(options: TrainOptions, step: int) -> float:
     """The learning rate of update number `step`, counted from 0: a linear warm-up, then the schedule."""

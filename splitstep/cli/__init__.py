@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(_out_of_memory(error, words))
     except KeyboardInterrupt as end:
         code = TERMINATED if isinstance(end, Terminated) else INTERRUPTED
-        return _fail(CONTINUED if words[:1] in CONTINUING else "interrupted.", code)
+        return _fail(str(end) or (CONTINUED if words[:1] in CONTINUING else "interrupted."), code)
     return 0
 
 

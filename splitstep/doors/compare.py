@@ -70,7 +70,6 @@ def compare(
     match: What all networks have as much of; none: equal shapes. Default: as in the recipe.
     """
     refuse_blanks([recipe or "", *changes], arms=arms, schemes=schemes)
-    refuse_misspelt(recipe)
     asked = recipe_asked("compare", *named(recipe, changes, text), task, [] if match is None else [f"match={match}"])
     design = {"budgets": budgets, "tune": tune, "null": null, "until": until, "margin": margin, "minutes": minutes}
     typed = [one.partition("=")[0] for one in (recipe or "", *changes) if "=" in one] + ["seeds"] * (seeds is not None)
@@ -135,6 +134,7 @@ def refuse_mixture(schemes: Sequence[str], arms: Sequence[str], sweep: list[str]
 
 def named(recipe: str | None, changes: Sequence[str], text: Sequence[str] | None) -> tuple[str | None, list[str]]:
     """The recipe and its changes, with texts of one's own in their place."""
+    refuse_misspelt(recipe)
     words = [*([] if recipe is None else [recipe]), *changes]
     if not text:
         return recipe, list(changes)

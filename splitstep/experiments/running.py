@@ -1,6 +1,7 @@
 """Executes the planned runs in workers; runs that an earlier call finished are kept."""
 
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,6 +80,11 @@ class Workplace(NamedTuple):
         known = self.is_here and not torch.cuda.is_available()
         return Processes(0, 1, torch.device("cpu")).memory if known else inf
 
+    def say(self, text: str) -> None:
+        """A line on standard error, unless it is empty or nothing is to be said."""
+        if text and not self.quiet:
+            print(f"{self.title}  {text}", file=sys.stderr, flush=True)
+
     def execute(
         self,
         runs: Sequence[Planned],
@@ -99,6 +105,8 @@ class Workplace(NamedTuple):
         work = sum(job.work for job in jobs) + later
         if self.is_here:
             check_starts([run for run in ordered if not (out / run.folder).exists()], tasks)
+        if runs and not (out / "runs").exists():  # later stages do not say it again
+            self.say(runs[0].recipe.train.too_late)
         out.mkdir(parents=True, exist_ok=True)
         with alone(out, "written"), Progress(self.title, sum(job.steps for job in jobs), self.quiet) as bar:
             for folder, found in run_left(jobs, kept_record, out, self.engine, RunsProgress(bar, len(jobs), work)):

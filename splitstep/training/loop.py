@@ -161,7 +161,7 @@ def first_line(run: Run) -> str:
     on = f", continues after step {step:,}" if step else ""
     if step == before > 0:
         on = f", extended from {step:,} to {steps} steps; the schedule is now that of {steps}"
-    late = "; the learning rate never reaches its peak: lower train.warmup" if options.warmup > options.steps else ""
+    late = f"; {options.too_late}" if options.too_late else ""
     held = "".join(
         f"; {remark}: " + ", ".join(f"{count:,} of {split}" for split, count in found.items())
         for remark, found in run.task.remarks().items()

@@ -80,7 +80,7 @@ REFUSED = {
     "more FLOPs": (["lie", "midpoint"], "midpoint evaluates networks more than once a step, .*: add --match flops"),
     "no file": (["lie", "nosuch.py:block"], "there is no file nosuch.py: type FILE.py:NAME"),
     "no config": (["lie", "nosuch.json"], "there is no file nosuch.json: name the config.json of a causal model"),
-    "no name": (["lie", "mine.py"], 'there is no arm "mine.py"'),
+    "no name": (["lie", "mine.py"], "'mine.py' does not name a block: type FILE.py:NAME"),
     "a notation": (["lie", "A )"], r"A \)"),
     "an entry of all": (["lie", "lie train.lr=1e-2"], "sets train.lr, which must be the same for all arms"),
     "a wrong entry": (["lie", "lie model.nrom=rms"], 'the model has no entry "nrom"; did you mean "norm"'),

@@ -425,7 +425,7 @@ def test_lines_where_there_is_no_terminal(tmp_path: Path, capsys: pytest.Capture
     result = train(recipe(steps=8, warmup=9), tmp_path / "run")
     out, err = capsys.readouterr()
     begins = f"digits lie seed 0  {result.cost.parameters:,} parameters, 8 steps, cpu, float32, eager"
-    late = "the learning rate never reaches its peak: lower train.warmup"
+    late = "train.warmup=9 is longer than train.steps=8: the learning rate never reaches train.lr; type train.warmup=1"
     assert (out, err.splitlines()[0]) == ("", f"{begins}; {late}")
     assert "digits lie seed 0  step 8/8  loss" in err
     assert "tokens/s" in err

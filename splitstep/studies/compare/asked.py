@@ -51,7 +51,11 @@ def outlined(question: Question, place: Workplace) -> Outline:
         kept = read_as(Outline, read_json(place.out / FILE, "anything"), FILE)
         if kept.asked == question.hash():
             return kept
-    found = plan_of(question.hash(), chosen(question, place), place)
+    try:
+        found = plan_of(question.hash(), chosen(question, place), place)
+    except KeyboardInterrupt as end:
+        end.args = ("interrupted while measuring: the same command begins again.",)
+        raise
     place.out.mkdir(parents=True, exist_ok=True)
     write_atomically(place.out / FILE, json_text(found.json()))
     return found

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ...experiments.ladder import EQUAL_COST
 from ...experiments.noise import Outlook
 from ...experiments.plan import Planned
 from ...report.document import Document, Verdict
@@ -13,6 +14,8 @@ from ...tasks.measures import Metric
 from .design import MOST_SEEDS
 from .pace import Pace
 from .standing import unit_of
+
+UNEQUAL = 0.1  # how far a cost may be from the first arm's before it is said
 
 
 class Arm(NamedTuple):
@@ -50,24 +53,29 @@ class Outline(Report):
         """How often the longest run sees the training text."""
         return self.steps * self.arms[0].pace.tokens / self.text if self.text else 0.0
 
+    @property
+    def equal(self) -> str:
+        """What all arms have as much of, if the recipe says so."""
+        return "parameters" if self.recipe["match"] == "parameters" else "FLOPs"
+
     def seconds_of(self, run: Planned) -> float:
         """How long a run takes."""
         return next(one.pace.seconds(run.recipe.train) for one in self.arms if one.name == run.arm)
 
     def document(self) -> Document:
         """What the plan says."""
-        table = Table.of([record(one) for one in self.arms], "Arms", [note(self)])
+        table = Table.of([record(one, self.equal) for one in self.arms], "Arms", [note(self), *unequal(self)])
         return Document("The plan", [Pairs(totals(self), EVERYWHERE), table], Verdict("open", summary(self)))
 
 
-def record(one: Arm) -> Record:
-    """A row of the table of arms."""
+def record(one: Arm, equal: str) -> Record:
+    """A row of the table of arms, with the cost by which they are equal as a multiple of the first arm's."""
     return {
         Column("arm", text=True): (one.name, *one.remarks),
         Column("feed-forward width"): "-" if one.ffn is None else f"{one.ffn:,}",
         Column("parameters"): f"{one.pace.parameters:,}",
         Column("FLOPs/token"): f"{one.pace.flops:,}",
-        Column("cost"): f"{one.ratio:.3f}",
+        Column(f"{equal}, ratio"): f"{one.ratio:.3f}",
         Column("µs/token"): f"{1e6 * one.pace.step / one.pace.tokens:,.1f}",
     }
 
@@ -76,9 +84,24 @@ def note(plan: Outline) -> str:
     """How to read the table of arms."""
     by = {"parameters": "parameters of the body", "flops": "FLOPs per token", "none": "FLOPs per token"}
     return (
-        f"Cost: {by[plan.recipe['match']]}, as a multiple of the first arm's. Updates were timed here with "
+        f"Ratio: {by[plan.recipe['match']]}, as a multiple of the first arm's. Updates were timed here with "
         f"{counted(plan.workers, 'run')} at once."
     )
+
+
+def unequal(plan: Outline) -> list[str]:
+    """The arms that are equal to the first in one cost and not in the other."""
+    first, match = plan.arms[0], plan.recipe["match"]
+    if match == "none":
+        return []
+    other, name = ("flops", "FLOPs") if match == "parameters" else ("parameters", "parameters")
+    end = ": --match flops makes these equal." if match == "parameters" else "."
+    ratios = [(one, getattr(one.pace, other) / getattr(first.pace, other)) for one in plan.arms]
+    return [
+        f"{one.name} has as many {plan.equal} as {first.name} and {ratio:.2f} times its {name}{end}"
+        for one, ratio in ratios
+        if abs(one.ratio - 1) < EQUAL_COST and abs(ratio - 1) > UNEQUAL
+    ]
 
 
 def totals(plan: Outline) -> list[tuple[str, str]]:
@@ -114,7 +137,7 @@ def used_up(plan: Outline) -> str:
 def announced(plan: Outline) -> str:
     """What is said before the runs begin: the plan in one sentence, and what was changed in each config."""
     changed = [f"{one.name}: {', '.join(one.remarks)}" for one in plan.arms if one.remarks]
-    return "\n".join([summary(plan), *changed])
+    return "\n".join([summary(plan), *unequal(plan), *changed])
 
 
 def summary(plan: Outline) -> str:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ...options import TrainOptions, evaluation_steps
 from ...recipe import Recipe
+from ...support.typed import Figure
 from .design import compared_metric
 
 SHORT, LONG = 10, 30  # steps of the two runs that are timed
@@ -27,12 +28,18 @@ class Pace(NamedTuple):
     tokens: int  # of an update
     parameters: int
     flops: int  # per token, counted
-    figure: float  # of the comparison's metric on validation, after the longer run
+    figure: Figure  # of the comparison's metric on validation, after the longer run; NaN if that was left out
 
     def seconds(self, options: TrainOptions) -> float:
         """How long a run with these options takes."""
         evaluations = -(-options.steps // evaluation_steps(options))
         return self.once + options.steps * self.step + evaluations * self.evaluation
+
+    @property
+    def short(self) -> float:
+        """How long the two short runs take."""
+        both = SHORT + LONG
+        return 2 * self.once + both * self.step + both // SHORT * self.evaluation
 
     def scaled(self, factor: float) -> "Pace":
         """The pace of a network with other FLOPs."""
@@ -43,8 +50,9 @@ class Pace(NamedTuple):
         return f"{1000 * self.step:,.0f} ms an update"
 
 
-def pace_of(recipe: Recipe, data: Path | None) -> Pace:
-    """The pace of a recipe on this worker, by two short runs. Both evaluate every `SHORT` steps."""
+def pace_of(recipe: Recipe, data: Path | None, share: float | None = None) -> Pace:
+    """The pace of a recipe on this worker, by two short runs. Both evaluate every `SHORT` steps. The longer one is left
+    out if both would take more than a `share` of the time, in seconds; all but the updates then counts once."""
     from ...training import train
 
     recipe.load_task(data)  # what happens once in a process is no part of a run
@@ -54,14 +62,16 @@ def pace_of(recipe: Recipe, data: Path | None) -> Pace:
             begun, out = time.monotonic(), Path(folder) / str(steps)
             results.append(train(shortened(recipe, steps), out, data, quiet=True))
             walls.append(time.monotonic() - begun)
-        size = sum(file.stat().st_size for file in Path(folder, str(LONG)).rglob("*") if file.is_file())
-    result = results[1]
+            if share is not None and walls[0] * (SHORT + LONG) / SHORT > share:
+                break
+        size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    result = results[-1]
     tokens = result.tokens // result.steps
-    step = tokens / result.tokens_per_second if result.tokens_per_second else walls[1] / result.steps
-    more = LONG // SHORT - 1  # evaluations of the longer run
-    evaluation = max(0.0, (walls[1] - walls[0] - (LONG - SHORT) * step) / more)
-    once = max(0.0, walls[1] - LONG * step - (more + 1) * evaluation)
-    figure = (result.valid or {}).get(compared_metric(result.metric).name, math.nan)
+    step = tokens / result.tokens_per_second if result.tokens_per_second else walls[-1] / result.steps
+    more = result.steps // SHORT - 1  # evaluations of the longer run
+    evaluation = max(0.0, (walls[-1] - walls[0] - (result.steps - SHORT) * step) / more) if more else 0.0
+    once = max(0.0, walls[-1] - result.steps * step - (more + 1) * evaluation)
+    figure = (result.valid or {}).get(compared_metric(result.metric).name, math.nan) if more else math.nan
     return Pace(once, step, evaluation, size, tokens, result.cost.parameters, result.cost.flops, float(figure))
 
 

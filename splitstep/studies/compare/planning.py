@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import cycle
+from math import isfinite
 from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ from .outline import Arm, Outline
 from .pace import LONG, SHORT, Pace, makespan, pace_of
 
 PILOTS = 4  # short runs of the first arm at least: before the comparison, their spread is all that is known of noise
+SHARE = 0.15  # of the minutes, after which a short run is cut short
+WORTH = 2  # times what it takes to time bfloat16: shorter comparisons do without
 FASTER = 1.2  # times as fast as in float32, from which on bfloat16 is taken
 START = 6.0  # seconds of each stage until workers have begun, or for the page at the end
 SIZES = ((2, 64, 2), (4, 128, 4), (6, 256, 8), (6, 384, 6), (8, 512, 8), (12, 768, 12))  # layers, width, heads
@@ -85,15 +88,19 @@ def timed(question: Question, entrants: Sequence[Entrant], place: Workplace, pil
     more = pilots - 1 + -(len(entrants) + pilots - 1) % workers
     runs = [run for one in entrants for run in one.runs([start])]
     runs += [run for one in entrants[:1] for run in one.runs(range(start + 1, start + 1 + more))]
-    jobs = [Job(run.folder, SHORT + LONG, pace_of, (run.recipe, place.data)) for run in runs]
-    arms, found = {run.folder: run.arm for run in runs}, dict[str, list[Pace]]()
+    share = None if question.minutes is None else SHARE * 60 * question.minutes / -(-len(runs) // workers)
+    jobs = [Job(run.folder, SHORT + LONG, pace_of, (run.recipe, place.data, share)) for run in runs]
+    arms, found = {run.folder: run for run in runs}, dict[str, list[Pace]]()
     precision = question.recipe.train.precision
     title = "short runs" if precision == "auto" else f"short runs, {precision}"
+    what = f"{len(jobs)} of {SHORT + LONG} updates"
+    place.say(f"{title}: {what} measure how fast this machine is, before the plan and the training")
     with Progress(title, len(jobs) * (SHORT + LONG), place.quiet) as bar:
         watch = RunsProgress(bar, len(jobs))
         for job, pace in run_jobs(jobs, place.out, place.engine, watch):
-            watch.done(arms[job.folder], pace.summary())
-            found.setdefault(arms[job.folder], []).append(pace)
+            run = arms[job.folder]
+            watch.done(f"{run.arm}, seed {run.seed}", pace.summary())
+            found.setdefault(run.arm, []).append(pace)
     return {one.arm: found[one.arm] for one in entrants}
 
 
@@ -101,7 +108,7 @@ def with_precision(question: Question, place: Workplace) -> Question:
     """With the precision that pays, for all arms alike, if the recipe leaves it open, the runs are on this machine and
     it multiplies in bfloat16 itself: the first arm is timed in both."""
     leaves_open = all(one.recipe.train.precision == "auto" for one in question.entrants)
-    if not (place.is_here and native_bfloat16() and leaves_open):
+    if not (place.is_here and native_bfloat16() and leaves_open and pays(question, workers_of(place.engine))):
         return question
     half = question._replace(recipe=question.recipe.changed({"train.precision": "bfloat16"}))
     (first, *others), paces = half.entrants, question.paces
@@ -112,6 +119,13 @@ def with_precision(question: Question, place: Workplace) -> Question:
     halves = zip(paces[first.arm], cycle(found[first.arm]), strict=False)
     own = {first.arm: [new._replace(figure=old.figure) for old, new in halves]}
     return half._replace(paces={**own, **timed(half, others, place)}, faster=faster)
+
+
+def pays(question: Question, workers: int) -> bool:
+    """Whether the comparison takes so long that timing bfloat16, for all arms in the end, is worth it."""
+    timing = 2 * START + sum(own[0].short for own in question.paces.values())
+    minutes = question.minutes
+    return (60 * minutes if minutes else seconds_of(question.stages, question.paces, workers)) >= WORTH * timing
 
 
 def seconds_of(stages: Sequence[Sequence[Planned]], paces: Paces, workers: int) -> float:
@@ -270,7 +284,7 @@ def arm_of(one: Fitted, pace: Pace, task: Task) -> Arm:
 def detects(question: Question) -> Outlook | None:
     """The difference that the seeds detect with 80% power, if longer runs differ as much as the short ones do."""
     (first, *others), seeds, design = question.paces, len(question.seeds), question.design
-    found = noise_floor(dict(enumerate(pace.figure for pace in question.paces[first])))
+    found = noise_floor(dict(enumerate(pace.figure for pace in question.paces[first] if isfinite(pace.figure))))
     if found is None or not others or seeds < FEWEST:
         return None
     return outlook(found, seeds, len(others), looks_of(design, seeds, len(others)) if design.until_decided else None)
