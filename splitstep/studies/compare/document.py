@@ -49,16 +49,24 @@ def headline(result: Comparison) -> str:
     """Which rows are better or worse than the first, in words."""
     first = shortened(result.rows[0].name)
     if len(result.rows) == 1:
-        return f"{first} was trained alone; nothing was compared."
+        return f"{introduced(first)} was trained alone; nothing was compared."
     words = {"ahead": "better than", "behind": "worse than", "inside": "within the margin of"}
     found = [(one.arm, words.get(one.decision.word, "")) for one in findings(result)[1:]]
     groups = {word: [name for name, own in found if own == word] for word in dict.fromkeys(own for _, own in found)}
     still = groups.pop("", [])
     if not groups:
-        return f"No {'arm' if result.design else 'scheme'} differs significantly from {first}."
-    clauses = [f"{listed(own)} {'is' if len(own) == 1 else 'are'} {word} {first}" for word, own in groups.items()]
+        return f"No {'arm' if result.design else 'scheme'} differs significantly from {introduced(first)}."
+    clauses = [
+        f"{listed([*map(introduced, own)])} {'is' if len(own) == 1 else 'are'} {word} {other}"
+        for (word, own), other in zip(groups.items(), [introduced(first), *[first] * len(groups)], strict=False)
+    ]
     clauses += [f"{listed(still)} {'does' if len(still) == 1 else 'do'} not differ significantly"] if still else []
     return f"{'; '.join(clauses)}."
+
+
+def introduced(name: str) -> str:
+    """The name of a row at its first mention."""
+    return f"{name} (the plain Transformer)" if name == "lie" else name
 
 
 def leading(result: Comparison) -> list[Part]:
