@@ -138,9 +138,12 @@ def labelled(folder: Path) -> None:
             Image.new("L", (8, 8), grey + i).save(folder / "photos" / name / f"{i}.png")
 
 
+LONG = {f"docs/guide/{name}.md" for name in ("compare", "laboratory", "pretraining", "tour")}
+
+
 def of_a_page(file: str) -> Any:
     """A page whose commands run; what takes long there, the README has in another form."""
-    return pytest.param(file, marks=pytest.mark.nightly) if file == "docs/guide/laboratory.md" else file
+    return pytest.param(file, marks=pytest.mark.nightly) if file in LONG else file
 
 
 @pytest.mark.slow
