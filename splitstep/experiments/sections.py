@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from ..report.charts import Axis, Line, LineChart, Point, PointChart
 from ..report.document import Diagrams, Evidence, Note, Pairs, Part, Verbatim
@@ -19,6 +19,13 @@ STEP = Axis("step", "{:,.0f}")
 LOSS = Axis("loss", log=True)
 READS = "mean [least, greatest seed]"
 BAND = "The line is the mean over seeds; the band is from the least to the greatest."
+
+
+class Run(Protocol):
+    """A run of a study."""
+
+    @property
+    def device(self) -> str: ...
 
 
 def estimated(value: Estimate | None, form: str) -> Cell:
@@ -117,12 +124,12 @@ def dots(
     return PointChart(title, x, y, points, reads, name, **more)
 
 
-def devices_of(runs: Iterable[RunOutcome]) -> tuple[str, ...]:
+def devices_of(runs: Iterable[Run]) -> tuple[str, ...]:
     """The devices that runs were on."""
     return tuple(sorted({run.device for run in runs}))
 
 
-def summary(made: Provenance, runs: Sequence[RunOutcome], counts: Mapping[str, int]) -> Note:
+def summary(made: Provenance, runs: Sequence[Run], counts: Mapping[str, int]) -> Note:
     """How many of what were run, and how many runs these are; where and when."""
     many = ", ".join(counted(count, noun) for noun, count in {**counts, "run": len(runs)}.items())
     return Note(f"{many} on {', '.join(devices_of(runs))}; {made.date}.")
@@ -152,7 +159,7 @@ def recipe_of_all(recipe: Any, note: str = "The recipe, with all defaults writte
     return [Note(note, plain=True), Verbatim(yaml.safe_dump(recipe, sort_keys=False))]
 
 
-def reproduce(made: Provenance, runs: Iterable[RunOutcome], call: str) -> list[Part]:
+def reproduce(made: Provenance, runs: Iterable[Run], call: str) -> list[Part]:
     """The command or the call that made a result, and all that it depends on."""
     import yaml
 
